@@ -91,10 +91,10 @@ class AsApplied(RunStore):
 
 
 def list_programs(run: RunStore) -> dict[str, list[str]]:
-    """Return program with its version → the arms (variants of the run) whose proxy it was.
+    """Return the programs that ran as proxies in a run: program with version → names of the arms that it ran for.
 
-    The programs follow from the applied manifests and the recorded facts. The result is empty if the manifests cannot
-    be read; the code that needs them reports that error.
+    An arm is a variant in the run. The programs follow from the applied manifests and the recorded facts. The result is
+    empty if the manifests cannot be read; the code that needs them reports that error.
     """
     return stand_ins.list_programs(run.record.target, run.record.facts, _read_manifests(run))
 

@@ -400,7 +400,7 @@ class Evidence:
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def told(self, variant: str, point: str, metric: str) -> list[float]:
-        """Return all values that the solo samples of a variant have of a metric at a load point, over its arms and blocks.
+        """Return all values of a metric that the solo samples of a variant show at a load point, over its arms and blocks.
 
         Args:
             variant: The name of the variant, which may have several arms (names in the run).

@@ -227,7 +227,7 @@ def select_judged_noise(
         noise: The noise of one baseline, in all metrics at all points.
         points: The load points of the sweep.
         metric: The primary metric, which another metric may replace at a point. If it is None, the metrics of
-            OF_A_BASELINE.
+            OF_A_BASELINE are used.
         asked: True to use exactly `metric` at every point.
         schemes: Point → the kind of pair (two arms measured at once) that gives the effect there, or None for solo
             samples. Without this mapping, any kind is accepted.

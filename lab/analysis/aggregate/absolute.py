@@ -167,7 +167,8 @@ def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -
 def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
     """Format an absolute value for a table's cell, without its unit.
 
-    Examples: `24.1`, `19–24` (the range) below six blocks, `370|59,000` for two clusters, `–` without a value.
+    Examples: `24.1`; `19–24`, the range for fewer than six blocks (repetitions); `370|59,000` for two clusters; `–`
+    without a value.
     """
     if absolute is None:
         return "–"

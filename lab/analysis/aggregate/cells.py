@@ -65,12 +65,12 @@ class UnsteadyArm:
 
     @property
     def middle(self) -> Change:
-        """The typical one among the changes that an arm's unsteady samples show, chosen to represent them all in a text.
+        """The most typical change among those of an arm's unsteady samples, which represents all of them in texts.
 
-        A change is the moment within a sample at which its rate or CPU time moves for good. First, the changes nearest
-        to the median of all moments are taken, those within half a second of the nearest. Of these, the one with the
-        median rate before the change is the result. If the rate changes in any sample, samples in which only the CPU
-        time changes are left out.
+        Within an unsteady sample, the rate or the CPU time per request changes for good at some moment. The changes
+        nearest to the median moment are compared (within half a second of the nearest one), and the one with the median
+        rate before it is chosen. If any sample changes its rate, samples in which only the CPU time changes are left
+        out.
         """
         changes = [change for change in self.changes if change.rate] or self.changes
         at_s = median(change.at_s for change in changes)
@@ -80,7 +80,10 @@ class UnsteadyArm:
 
     @property
     def share(self) -> str:
-        """The phrase that says how many of an arm's samples are not steady: `4 of 10 samples`, or `4 of 10 pairs`."""
+        """The phrase that says in how many of an arm's samples the rate or CPU time changes midway: `4 of 10 samples`.
+
+        For samples that are sides of pairs (two arms measured at once) it is `4 of 10 pairs`.
+        """
         return f"{len(self.changes)} of {self.judged} {'pairs' if self.pairs else 'samples'}"
 
     def sentence(self) -> str:
@@ -280,7 +283,7 @@ class ArmCell:
 
     @property
     def invalid(self) -> dict[Reason, int]:
-        """The number of invalid samples of the arm at this load for each reason of invalidity, in the order of `Reason`.
+        """Reason of invalidity → number of the arm's invalid samples at this load, in the order of `Reason`.
 
         Samples that were measured again count as well.
         """
@@ -626,7 +629,7 @@ def _average_block(values: Sequence[float | None]) -> float | None:
 
 
 def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
-    """Return metric → block (number of the repetition) → what the metric showed of a disruption.
+    """Return the measured outcomes of a disruption: metric → block (number of the repetition) → value.
 
     Only the first counted sample of each block is read. A block is left out if that sample does not have the metric.
 
@@ -668,9 +671,9 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
 
 
 def select_counted_solo_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
-    """Return (block, arm, point) → the counted solo sample, measured without another arm beside it.
+    """Return (number of the block, name of the arm, name of the load point) → the solo sample that counts.
 
-    Absolute values come only from solo samples.
+    A solo sample is measured without another arm (variant) beside it. Only solo samples give absolute values.
     """
     return {measured[:3]: sample for measured, sample in select_counted_samples(samples).items() if not measured[3]}
 

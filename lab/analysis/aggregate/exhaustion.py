@@ -99,8 +99,8 @@ class Exhaustion:
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
     """Compute the port exhaustion of each arm at each load, in the order of `arms`; None if the ports do not run out.
 
-    A sample may open more connections in less than a minute than the proxy has ports. It shows that the backend closes
-    the connections, so that no port waits at the proxy. All entries of this variant are then None, except those with
+    If a sample opens more connections in less than a minute than the proxy has ports, the backend closes the
+    connections, so that no port waits at the proxy. All entries of this variant are then None, except those with
     samples that recorded waiting ports.
 
     Args:

@@ -233,7 +233,7 @@ class _ArmPair:
         return kind, f"{message}: {action}{when}", ""
 
     def _describe_inconclusive(self, rows: Sequence[ComparedRow], short: str) -> str:
-        """Describe how large the differences may still be that inconclusive rows leave possible, and what would narrow them.
+        """Describe the largest differences that the inconclusive rows do not exclude, and what would narrow them down.
 
         Two sizes are named: the largest in the primary metric, and the largest in any metric.
 
@@ -296,10 +296,10 @@ class _ArmPair:
         return suggest_remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
     def _count_lost(self, row: ComparedRow) -> int:
-        """Return how many planned blocks (repetitions) of a row do not count, because as many may be lost again.
+        """Return how many planned blocks (repetitions) of a row do not count.
 
-        Within one run, a block does not count if either side is missing. For two runs, it is the larger number of the
-        two runs.
+        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block does
+        not count if either side is missing. For two runs, it is the larger number of the two runs.
         """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n

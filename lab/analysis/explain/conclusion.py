@@ -134,9 +134,9 @@ def _includes_zero(effect: Effect) -> bool:
 
 
 def _describe_resolution(summary: Summary) -> str:
-    """Return which effects this machine detects in a run with as many blocks; empty if that cannot be computed.
+    """Return which effects this machine detects with the run's number of blocks (repetitions); empty if unknown.
 
-    A block is a repetition of all measurements. The effects are the minimum detectable ones, found 9 times in 10.
+    These are the minimum detectable effects, which are found 9 times in 10.
     """
     parts: list[str] = []
     for row, effect in _list_self_effects(summary):

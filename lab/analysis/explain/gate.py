@@ -76,7 +76,9 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
 
 
 def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
-    """Return why a row is a regression after two measurements, both of which were close to its bound.
+    """Return why a gate calls a row a regression after two measurements, each of which was close to the bound.
+
+    A gate checks whether a candidate is worse than a base by more than a bound.
 
     Args:
         first: The row in the first measurement.

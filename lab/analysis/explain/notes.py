@@ -198,10 +198,11 @@ def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
-    """Yield a note on how the left half of the machine differs from the right half, over all pairs.
+    """Yield a note on how the left place of a pair differs from the right one, over all pairs.
 
-    A pair is two arms measured at once, one on each half. Each arm is on either half in half of the blocks, so no
-    effect contains the difference, and it is not subtracted. With fewer than six blocks there is no note.
+    A pair is two arms measured at once, one in each place. Each arm is in either place in half of the blocks
+    (repetitions), so no effect contains the difference, and it is not subtracted. With fewer than six blocks there is
+    no note.
     """
     metric, deviations = "cpu_per_request", list[float]()
     for pair in pairs:

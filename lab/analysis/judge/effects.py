@@ -108,7 +108,7 @@ class Effect:
     def p_value(self) -> float | None:
         """The unadjusted p-value of this effect; None if it has no interval or is not judged.
 
-        The p-values of all effects of a run that have one are adjusted together.
+        A run adjusts the p-values of its effects together, without those that are None.
         """
         in_family = self.estimate and self.estimate.has_interval and self.decision.judged
         return self.estimate.p_value if self.estimate and in_family else None
@@ -488,9 +488,9 @@ def outcome_metric(metric: str | None, point: LoadPoint) -> str | None:
 
 
 def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True) -> str:
-    """Return why an outcome of a disruption is not judged, which is that some blocks do not know it.
+    """Return the reason not to judge an outcome of a disruption, if its value is unknown in some blocks (repetitions).
 
-    The result is empty if it is known in all blocks (repetitions).
+    The result is empty if the value is known in all blocks.
 
     Args:
         arm: The samples of the arm.

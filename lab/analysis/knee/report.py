@@ -67,7 +67,8 @@ class RateTrial:
         histogram: The sample's latencies; None without any.
         outcome: `pass`, `fail`, `unclear` (the trial shows nothing), or `broken` (the system does not work).
         why: The reason why the rate did not pass; empty if it passed.
-        limiter: What was the limit, if the rate failed; otherwise None.
+        limiter: What was the limit if the rate failed: `proxy`, `generator`, `backend`, `p99` or `unknown`. None if it
+            did not fail.
 
     """
 

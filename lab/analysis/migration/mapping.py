@@ -87,13 +87,14 @@ class Line:
         key: The key, or the annotation with its prefix; empty for a setting for which ingress-nginx has no key.
         text: The value as the file has it; empty if the file does not have the key.
         value: The value that ingress-nginx's controller uses.
-        standing: Whether and how the successor can do the same (see `Standing`).
+        standing: Whether and how the successor can do the same: `same` (already equivalent), `set` (a setting), `hand`
+            (manual), `lost` (unsupported), or `off` (the key does nothing).
         how: How the successor's setting is made: an argument, a key, a field, by hand, not at all, or by reading the
             annotation.
         setting: The name or path of the successor's setting.
         to: The value of the successor's setting; empty if there is none.
         default: The successor's own default of the setting.
-        weight: How serious a difference is (see `Weight`).
+        weight: How serious a difference is, from `fails` (requests fail) to `nothing` (see `Weight`).
         what: What the key does.
         note: Further information for the user.
         source: Where the facts of the line are from.
@@ -142,7 +143,7 @@ class Trap:
     """A trap of a migration: something that would behave differently after the move to a successor of ingress-nginx.
 
     Attributes:
-        weight: How serious the difference is (see `Weight`).
+        weight: How serious the difference is, from `fails` (requests fail) to `seen` (only logs differ).
         keys: The keys (settings) of ingress-nginx that cause it; empty if ingress-nginx has no such setting.
         in_file: True if the file, or an annotation of an Ingress, sets one of these keys.
         lines: The results of the migration for these keys, and for these annotations on all Ingresses.
@@ -201,9 +202,10 @@ class Migration:
 
     @property
     def standings(self) -> dict[Standing, int]:
-        """Standing (same, set, hand, lost or off; see `Standing`) → number of keys and annotations of the migration with it.
+        """Standing (whether the successor can do the same) → number of the migration's keys and annotations with it.
 
-        A key with several lines counts once, by the standing that is last in `STANDINGS`.
+        The standings are `same` (already equivalent), `set` (a setting), `hand` (manual), `lost` (unsupported) and
+        `off` (the key does nothing). A key with several lines counts once, by the standing that is last in `STANDINGS`.
         """
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
@@ -434,10 +436,11 @@ def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -
 def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> str:
     """Return the successor's default in ingress-nginx's words, as far as the row's template can be inverted.
 
-    Example: `true` for a setting `disableX` that is false by default, if ingress-nginx's value is true or false.
+    Example: for a setting `disableX` that is false by default, the result is `true` if ingress-nginx's values are true
+    and false.
 
     Args:
-        row: The row of the successor's table.
+        row: The row of the successor's table, which has the default and the template.
         value: The value in ingress-nginx.
         values: Name → value, for all keys of ingress-nginx.
 
@@ -482,8 +485,8 @@ def _find_standing(
         values: Name → value, for all keys of ingress-nginx.
 
     Returns:
-        Three parts: the standing (see `Standing`); the value of the successor's setting, or empty; and the reason why
-        the value cannot be translated, or empty.
+        Three parts: `same` (already equivalent), `set`, `hand` (manual) or `lost` (unsupported); the value of the
+        successor's setting, or empty; and the reason why the value cannot be translated, or empty.
 
     """
     if row.how == "read":

@@ -74,7 +74,8 @@ class Difference:
 
     Attributes:
         key: The difference in words that are equal in every run, such as `client header server: nginx → envoy`.
-        consequence: What the difference means (see `Consequence`).
+        consequence: What it means: `breaks` (requests fail), `protection` (something is open that was guarded), or
+            `clients` or `backends` (who sees it).
         aspect: The property that differs, such as `client header server`.
         before: Its value with ingress-nginx.
         after: Its value with the successor.
@@ -358,7 +359,9 @@ def _find_known(
 
 
 def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> Consequence:
-    """Return how serious a difference is, as far as the difference itself shows it.
+    """Return the consequence of a difference, such as `breaks` (requests fail), as far as the difference itself shows it.
+
+    The others are `protection` (something is open that was guarded), `clients` and `backends` (who sees it).
 
     Args:
         aspect: The property that differs, such as `client header server`.
@@ -396,7 +399,10 @@ def _normalise(target: str) -> str:
 
 
 def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
-    """Return how serious it is that a successor answers with another status or that another Service is reached.
+    """Return the consequence of another status, or of another Service that is reached: `breaks`, `protection` or `clients`.
+
+    `breaks` means that requests fail, `protection` that something is open that was guarded, `clients` that clients see
+    it.
 
     Args:
         left: The exchange (request and answer) with ingress-nginx.
