@@ -33,7 +33,7 @@ class AsApplied(RunStore):
     """A stored run whose manifests and verbatim output are checked against the digests in its records.
 
     Manifests are checked because even a part of a YAML file is valid YAML, with fewer routes in it. Output is checked
-    because the numbers of a sample must be those of its own stored output. What was read is kept in memory, because
+    because a sample must not have the numbers of another sample's output. What was read is kept in memory, because
     manifests of a thousand routes take seconds to read.
     """
 

@@ -289,8 +289,8 @@ class Evidence:
             metric: The metric's name.
 
         Returns:
-            The effect. It is None if the two were not a pair at this point, if solo samples decide in this metric, or
-            if the effect is not judged or only a bound.
+            The effect. It is None if the two were not a pair at this point, or if solo samples decide in this metric.
+            It is also None if the effect is not judged, or only a bound.
 
         """
         kinds = (False, True) if self.run.record.pairs else ()

@@ -100,10 +100,12 @@ def compute_rank_sum_p(variant: Floats, baseline: Floats) -> float:
     """Return the two-sided p-value of the Wilcoxon rank-sum test that two runs have the same distribution.
 
     For the rank sum W of `variant`, it is P(|W − E W| ≥ |w − E W|) if the labels mean nothing. Tied values have their
-    midrank. Up to `EXACT_PAIRS` pairs, W's distribution is counted over all ways to choose m of the m + n midranks, so
-    it is exact with ties, too (Hollander & Wolfe, §4.1, "exact conditional distribution"; Streitberg & Röhmel 1986).
-    Beyond that, W is normal with the variance m·n/12 · (N + 1 − Σ(t³ − t)/(N(N − 1))), where t are the sizes of the
-    ties and N = m + n, and a continuity correction of ½.
+    midrank. Up to `EXACT_PAIRS` pairs, W's distribution is counted over all ways to choose m of the m + n midranks. It
+    is therefore exact with ties, too (Hollander & Wolfe, §4.1, "exact conditional distribution"; Streitberg & Röhmel
+    1986).
+
+    Beyond that, W is taken as normal, with a continuity correction of ½. Its variance is m·n/12 · (N + 1 − Σ(t³ −
+    t)/(N(N − 1))), where t are the sizes of the ties and N = m + n.
 
     Args:
         variant: One number per block (repetition) of a run, shape (m,).

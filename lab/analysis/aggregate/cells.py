@@ -67,10 +67,10 @@ class UnsteadyArm:
     def middle(self) -> Change:
         """The most typical change among those of an arm's unsteady samples, which represents all of them in texts.
 
-        Within an unsteady sample, the rate or the CPU time per request changes for good at some moment. The changes
-        nearest to the median moment are compared (within half a second of the nearest one), and the one with the median
-        rate before it is chosen. If any sample changes its rate, samples in which only the CPU time changes are left
-        out.
+        Within an unsteady sample, the rate or the CPU time per request changes for good at some moment. The median of
+        these moments is computed first. Of the changes nearest to it (within half a second of the nearest one), that
+        with the median rate before the change is returned. If any sample changes its rate, samples in which only the
+        CPU time changes are left out.
         """
         changes = [change for change in self.changes if change.rate] or self.changes
         at_s = median(change.at_s for change in changes)
@@ -673,7 +673,7 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
 def select_counted_solo_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
     """Return (number of the block, name of the arm, name of the load point) → the solo sample that counts.
 
-    A solo sample is measured without another arm (variant) beside it. Only solo samples give absolute values.
+    A solo sample is of one arm (variant) that has the machine to itself. Only solo samples give absolute values.
     """
     return {measured[:3]: sample for measured, sample in select_counted_samples(samples).items() if not measured[3]}
 

@@ -99,9 +99,9 @@ class Exhaustion:
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
     """Compute the port exhaustion of each arm at each load, in the order of `arms`; None if the ports do not run out.
 
-    If a sample opens more connections in less than a minute than the proxy has ports, the backend closes the
-    connections, so that no port waits at the proxy. All entries of this variant are then None, except those with
-    samples that recorded waiting ports.
+    A sample that opens more connections in less than a minute than the proxy has ports shows that the backend closes
+    them. No port then waits at the proxy. So all entries of its variant are None, except those with samples that
+    recorded waiting ports.
 
     Args:
         arms: One entry for each arm at each load: (variant, the variant's knobs, its valid samples there). A knob is

@@ -211,8 +211,8 @@ def _describe_limits(summary: Summary) -> str:
 def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
     """Return the command with enough blocks (repetitions) to decide the inconclusive effects, and its duration.
 
-    If too many blocks would be needed, the result says so instead. It is empty if nothing is inconclusive, or if the
-    run has enough blocks already.
+    If even the largest plan would not suffice, the result is `more blocks would not find …`. It is empty if nothing is
+    inconclusive, or if the run has enough blocks already.
     """
     family, blocks = count_judged(summary), dict[str, int | None]()
     place = ""

@@ -243,7 +243,7 @@ def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     """Yield the notes on how to read results of streams of events, and on the delays measured without a proxy.
 
     Without a proxy, a delay is due to client and backend alone. One note is about events that the backend holds back
-    for a known time, another about how many streams at once keep the p99 delay below 1 ms.
+    for a known time. Another is about how many streams at once keep the p99 delay below 1 ms.
     """
     yield "delay: from the backend's send time to the arrival; coalesced: within 1 ms of the event before; differences below 1 ms are not resolved"
     yield "memory per open stream: the proxy's at its peak, less that before the streams, divided by their number"

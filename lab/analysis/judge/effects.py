@@ -198,8 +198,8 @@ class RunQuestions:
             is claimed.
         needs: Name of the arm → what its effect requires that no load of the lab has, or empty for nothing. If it
             requires something, no effect of the arm is judged at steady loads.
-        solo: (arm, load point) → the reason why the decision is by solo samples (each arm measured alone) and not by
-            the pair (both measured at once), as in `Design.places`.
+        solo: (arm, load point) → the reason why solo samples (each arm measured alone) decide, as in `Design.places`.
+            It is empty if the pair (both measured at once) decides.
         worth: The equivalence margin, as a share (0.02 = 2 %).
 
     """
