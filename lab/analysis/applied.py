@@ -32,9 +32,9 @@ LOGS_KEPT = 32
 class AsApplied(RunStore):
     """A stored run whose manifests and verbatim output are checked against the digests in its records.
 
-    Manifests are checked because a part of a YAML file is YAML, too, with fewer routes in it. Output is checked
-    because the numbers of a sample must be those of its stored output, not of another block's. Manifests and requests
-    that were read are kept in memory: manifests of a thousand routes take seconds to read, and nobody changes them meanwhile.
+    Manifests are checked because even a part of a YAML file is valid YAML, with fewer routes in it. Output is checked
+    because a sample must not have the numbers of another sample's output. What was read is kept in memory, because
+    manifests of a thousand routes take seconds to read.
     """
 
     def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
@@ -43,10 +43,10 @@ class AsApplied(RunStore):
         self._logs: dict[str, pl.DataFrame] = {}
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the selected samples of the run, after a check of their verbatim output against its digests.
+        """Return the selected samples of the run, after a check of their verbatim output against the recorded digests.
 
         Args:
-            wanted: True for a sample that is to be returned.
+            wanted: A function that returns True for each sample to be returned.
 
         Raises:
             UsageError: The verbatim output of a selected sample cannot be read, or was changed.
@@ -63,7 +63,7 @@ class AsApplied(RunStore):
         return samples
 
     def requests(self, sample: Sample) -> pl.DataFrame:
-        """Return the log of a sample's requests; those of the last samples are kept in memory."""
+        """Return the log of a sample's requests; the logs of the last `LOGS_KEPT` samples are kept in memory."""
         if sample.id not in self._logs:
             if len(self._logs) >= LOGS_KEPT:
                 self._logs.clear()
@@ -71,7 +71,12 @@ class AsApplied(RunStore):
         return self._logs[sample.id]
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
-        """Return the manifests that were applied for a variant; UsageError if the stored ones are others."""
+        """Return the manifests that were applied for a variant.
+
+        Raises:
+            UsageError: The stored manifests are not those that were applied.
+
+        """
         if variant not in self._applied:
             recorded = self.record.variants.get(variant)
             manifests: list[dict[str, Any]] = []
@@ -86,25 +91,30 @@ class AsApplied(RunStore):
 
 
 def list_programs(run: RunStore) -> dict[str, list[str]]:
-    """Return the programs that ran as proxies in a run, each with its version and the arms that it ran for.
+    """Return the programs that ran as proxies in a run: program with version → names of the arms that it ran for.
 
-    They follow from the manifests that were applied and the facts that were recorded. If the manifests cannot be read, the result is
-    empty: the code that needs the manifests reports the error.
+    An arm is a variant in the run. The programs follow from the applied manifests and the recorded facts. The result is
+    empty if the manifests cannot be read; the code that needs them reports that error.
     """
     return stand_ins.list_programs(run.record.target, run.record.facts, _read_manifests(run))
 
 
 def list_notes_on_defaults(run: RunStore) -> list[str]:
-    """Return a sentence for each costly default that a stand-in kept in a run, with the arms; none without the manifests."""
+    """Return a sentence for each costly default that a stand-in program kept in a run, with the names of the arms.
+
+    A stand-in runs in place of a program that could not be had. The result is empty if the manifests cannot be read.
+    """
     return stand_ins.describe_kept_defaults(run.record.target, run.record.facts, _read_manifests(run))
 
 
 def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
     """Return a sentence about the costly defaults that stand-in programs kept in some arms of a run.
 
+    A stand-in runs in place of a program that could not be had, and may have other defaults.
+
     Args:
         run: The stored run.
-        arms: The names of the arms to look at.
+        arms: The names of the arms (variants of the run) to look at.
 
     Returns:
         The sentence; empty if the stand-ins kept no costly default in these arms.
@@ -119,7 +129,7 @@ def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
 
 
 def _read_manifests(run: RunStore) -> dict[str, list[dict[str, Any]]]:
-    """Return arm → the manifests that were applied for the arm; empty if any of them cannot be read."""
+    """Return name of an arm → the manifests that were applied for it; empty if any of them cannot be read."""
     arms = {arm.name: arm.variant for arm in run.record.arms if arm.role in ("baseline", "variant")}
     try:
         return {name: run.manifests(variant) for name, variant in arms.items()}

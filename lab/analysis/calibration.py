@@ -29,7 +29,7 @@ EXAGGERATED = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The summary of one number that a calibration measured several times.
+    """The median and range of one number that a calibration measured several times.
 
     Attributes:
         median: The median of the repeats, in the number's own unit.
@@ -49,7 +49,7 @@ class Spread:
 class Bias:
     """The bias of a load generator at one percentile: the latency that it reports minus the true latency.
 
-    Each attribute is None where no measurement has ten requests beyond the percentile.
+    Each attribute is None if no measurement has ten requests beyond the percentile.
 
     Attributes:
         true_s: The true latency in seconds.
@@ -67,14 +67,14 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    """What one load generator reports of a known pause of the server, and what is true.
+    """What one load generator reports about a known pause of the server, and what is true.
 
     Attributes:
         reported_share: The share of requests that waited because of the pause, by the reported latencies.
         true_share: The true share of requests that waited because of the pause.
         dropped: The number of requests that the generator dropped.
-        sight: How far the latencies show the pause. It is `hidden` if the generator did not send, and so did not count,
-            requests that would have waited (coordinated omission).
+        sight: How well the reported latencies show the pause: `visible`, `exaggerated` or `hidden`. It is hidden if the
+            generator did not send, and so did not count, the requests that would have waited (coordinated omission).
 
     """
 
@@ -90,9 +90,9 @@ class Ceiling:
 
     Attributes:
         achieved_rps: The achieved requests per second; the backend may have run on the generator's CPU.
-        alone_rps: The requests per second that the generator could make with one CPU to itself: 1 / its CPU seconds per
-            request. None if these are not known.
-        cpu_per_request_s: The generator's CPU seconds per request; None if not known.
+        alone_rps: The requests per second that the generator could make with one CPU to itself, which is 1 / its CPU
+            seconds per request. None if these are unknown.
+        cpu_per_request_s: The generator's CPU seconds per request; None if unknown.
 
     """
 
@@ -107,13 +107,14 @@ class GeneratorResult:
 
     Attributes:
         known: The generator as the calibration found it: name, whether it is installed, and the remedy if it is not.
-        bias: Scenario → percentile (p50, p99, p99.9) → the bias of the generator's latencies at it.
+        bias: Name of a scenario → percentile (p50, p99, p99.9) → the bias of the generator's latency at this
+            percentile.
         pause: What the generator shows of a pause of the server; None if that was not measured.
         ceiling: The generator's highest rate; None if that was not measured.
         cpu_per_request_s: The generator's CPU seconds per request at a moderate rate; None if that was not measured.
         measurements: The number of the generator's measurements.
-        noisy: Scenario → number of disturbed measurements.
-        failures: Scenario → reason why a measurement reported nothing.
+        noisy: Name of a scenario → number of measurements that the machine disturbed.
+        failures: Name of a scenario → reason why a measurement reported nothing.
         advice: What to use the generator for, or how to install it; empty if the pause was not measured.
 
     """
@@ -130,7 +131,7 @@ class GeneratorResult:
 
 
 def summarise_generators(record: CalibrationRecord) -> list[GeneratorResult]:
-    """Return the results of each generator of a calibration, in the record's order."""
+    """Return the results of each load generator of a calibration, in the record's order."""
     return [
         _summarise_generator(
             generator, [measurement for measurement in record.measurements if measurement.generator == generator.name]
@@ -172,7 +173,7 @@ def _require_spread(values: Iterable[float]) -> Spread:
 
 
 def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
-    """Return percentile → the bias there; each difference is between two numbers of the same measurement."""
+    """Return percentile → the bias of a load generator there: reported minus true latency, within each measurement."""
     biases: dict[str, Bias] = {}
     for name in PERCENTILES:
         pairs = [
@@ -218,7 +219,7 @@ def _summarise_ceiling(measurements: Sequence[Measured]) -> Ceiling | None:
 
 
 def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
-    """Return the generator's CPU seconds per request in each measurement that has CPU time and requests."""
+    """Return the generator's CPU seconds per request for each measurement that recorded CPU time and requests."""
     pairs = [
         (measurement.cpu_s, measurement.reported.requests)
         for measurement in measurements
@@ -228,10 +229,10 @@ def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
 
 
 def _advise(generator: Known, pause: PauseResult | None) -> str:
-    """Return advice what to use a generator for, by what it showed of the server's pause.
+    """Return the advice on what to use a load generator for, by how it reported a pause of the server.
 
     Returns:
-        The advice; how to install the generator if it is not installed; empty where the pause was not measured.
+        The advice. If the generator is not installed, how to install it. Empty if the pause was not measured.
 
     """
     if not generator.installed:

@@ -52,9 +52,9 @@ Blocks = dict[int, float | None]
 
 
 def probe_timeouts_s(run: RunStore, variant: str) -> dict[str, float]:
-    """Return probe (liveness, readiness, startup) → its timeout in seconds, by the manifests that were applied.
+    """Return probe (`liveness`, `readiness`, `startup`) → its timeout in seconds, by the manifests that were applied.
 
-    Where the manifests set no timeout it is 1 s, kubelet's default. Probes that the proxy does not have are left out.
+    A probe without a timeout has 1 s, kubelet's default. Probes that the proxy does not have are left out.
     """
     container = _find_proxy_container(run, variant)
     probes = {name: container.get(f"{name}Probe") for name in ("liveness", "readiness", "startup")}
@@ -62,7 +62,7 @@ def probe_timeouts_s(run: RunStore, variant: str) -> dict[str, float]:
 
 
 def _find_proxy_container(run: RunStore, variant: str) -> Mapping[str, Any]:
-    """Return the proxy's container as it was applied; empty if the variant has no proxy."""
+    """Return the specification of the proxy's container in the applied manifests; empty if the variant has no proxy."""
     with suppress(NotMeasurableError):
         return asked.container(run.manifests(variant), "proxy")
     return {}
@@ -71,8 +71,8 @@ def _find_proxy_container(run: RunStore, variant: str) -> Mapping[str, Any]:
 def _measure_least_spacing_s(run: RunStore, sample: Sample) -> float | None:
     """Return the least seconds between two reloads of one proxy during a sample; None with fewer than two reloads.
 
-    The time is from the beginning of a reload to the beginning of the next. If no beginnings were reported, it is from end
-    to end.
+    The time is from the beginning of one reload to the beginning of the next. If no beginnings were recorded, it is
+    from end to end.
     """
     events = run.events(sample).sort("at_s")
     begun = events.filter(pl.col("kind") == "Reload")
@@ -81,9 +81,9 @@ def _measure_least_spacing_s(run: RunStore, sample: Sample) -> float | None:
 
 
 def _compute_startup_allowance_s(run: RunStore, sample: Sample) -> float | None:
-    """Return how many seconds the startup probe lets the proxy take, by the manifests that were applied.
+    """Return how many seconds the startup probe gives the proxy to start, by the manifests that were applied.
 
-    Kubelet's rule is delay + period × failures. None without a startup probe.
+    Kubelet's rule is delay + period × failures. The result is None without a startup probe.
     """
     probe = _find_proxy_container(run, sample.variant).get("startupProbe")
     if probe is None:
@@ -92,16 +92,16 @@ def _compute_startup_allowance_s(run: RunStore, sample: Sample) -> float | None:
 
 
 def _read_reload_interval_s(run: RunStore, sample: Sample) -> float | None:
-    """Return the reload interval that the applied manifests set; None if they set none, or there is no router."""
+    """Return the reload interval in seconds that the applied manifests set; None if they set none, or have no router."""
     with suppress(NotMeasurableError):
         return asked.configured_interval_s(run.manifests(sample.variant))
     return None
 
 
 def _share_answered_while_failing(run: RunStore, sample: Sample) -> float | None:
-    """Return the share of a sample's requests that got a right answer while requests failed.
+    """Return the share of requests that got a right answer during the time in which requests of a sample failed.
 
-    The requests are those that were due from the first failed request to the last one. None if no request failed.
+    This time is from the first to the last failed request, by when requests were due. None if no request failed.
     """
     log = run.requests(sample)
     log = log.with_columns(right=outcomes.mark_right_answers(sample.point, log))
@@ -112,9 +112,9 @@ def _share_answered_while_failing(run: RunStore, sample: Sample) -> float | None
 
 
 def _find_busiest_second(run: RunStore, sample: Sample) -> float | None:
-    """Return the most CPUs that any one of the proxy's processes used in any one second, as pidstat counts.
+    """Return the most CPU time that one of the proxy's processes used in any one second, in CPUs, as pidstat counts it.
 
-    None if no second was seen completely.
+    None if no second was recorded completely.
     """
     seconds = pidstat.build_cpu_table(run.usage(sample)).filter((pl.col("role") == "proxy") & pl.col("tid").is_null())
     largest = seconds["cpu_percent"].max()
@@ -143,7 +143,7 @@ class Damaged:
 
     Attributes:
         name: The folder's name.
-        why: The faulty file, its fault and the remedy, as words of a message.
+        why: A phrase for people with the faulty file, its fault and the remedy.
         record: The content of the folder's run.json; None if run.json cannot be read.
 
     """
@@ -154,19 +154,19 @@ class Damaged:
 
     @property
     def said(self) -> str:
-        """The message for people about a damaged run: its folder, and what is wrong with the folder."""
+        """The message for people about the damaged run: its folder, and what is wrong with the folder."""
         return f"{self.name} is damaged: {self.why}"
 
     def of(self, sweeps: Sequence[str], variants: Sequence[str], target: str | None) -> bool | None:
-        """Return whether the damaged run measured some variants under one of some sweeps on a target.
+        """Return whether the damaged run measured all of some variants under one of some sweeps on a target.
 
         Args:
             sweeps: The names of the sweeps, one of which must be the run's.
             variants: The variants, all of which the run must have.
-            target: The target that must be the run's; None: any target.
+            target: The target that must be the run's; None for any.
 
         Returns:
-            None if the answer is not known, because the run's record cannot be read.
+            The answer; None if it is unknown, because the run's record cannot be read.
 
         """
         if self.record is None:
@@ -194,7 +194,7 @@ class Log:
 
     Attributes:
         sample: The sample.
-        zero_s: The time at which the sample's load began, in seconds since the epoch. Timelines count from this time.
+        zero_s: The time at which the sample's load began, in seconds since the epoch. Timelines start at this time.
         requests: The log of requests (`lab.model.requests`), with times since the epoch.
         events: The log of events (`lab.model.events`), with times since the epoch.
         usage: The CPU and memory used by each process, with times since `zero_s`.
@@ -209,9 +209,9 @@ class Log:
 
     @property
     def bins(self) -> pl.DataFrame:
-        """The requests of a sample's log, counted in bins of 100 ms (`lab.analysis.timelines.bins`).
+        """The requests in the log of a sample, counted in bins of 100 ms (`lab.analysis.timelines.bins`).
 
-        A request counts as failed here exactly if the table of the run counts it as failed.
+        A request counts as failed here exactly if the run's table counts it as failed.
         """
         return timelines.bins(
             self.requests, self.zero_s, right=outcomes.mark_right_answers(self.sample.point, self.requests)
@@ -219,14 +219,15 @@ class Log:
 
     @property
     def marks(self) -> pl.DataFrame:
-        """The events of a sample's log as marks on a timeline (`lab.analysis.timelines.marks`)."""
+        """The events in the log of a sample, as marks on a timeline (`lab.analysis.timelines.marks`)."""
         return timelines.marks(self.events, self.zero_s)
 
     @property
     def delays(self) -> pl.DataFrame:
-        """The delays of a sample's log: how long each change took until answers showed it.
+        """The delays of configuration changes during a sample: how long each took until answers showed it.
 
-        A row for each change that answers can show: `t_s`, the seconds since the load began, and `delay_s` among its columns.
+        There is a row for each change that answers can show. Its columns include `t_s`, the seconds since the load
+        began, and `delay_s`.
         """
         return propagation.list_delays(self.requests, self.events).with_columns(t_s=pl.col("at_s") - self.zero_s)
 
@@ -239,8 +240,8 @@ class Evidence:
         name: The run's folder in data/reference.
         run: The stored run.
         all_samples: All samples of the run, valid or not.
-        counted: (block, arm, point) → the solo sample that counts: one whose arm had the machine to itself.
-        beside: The damaged runs that might have been taken instead, as words of a message; empty if there are none.
+        counted: (block, arm, point) → the counted solo sample, for which the arm (variant) had the machine to itself.
+        beside: A phrase with the damaged runs that might have been used instead; empty if there are none.
         unable: The variants that other runs of the same sweep and target could not measure, with the reasons.
 
     """
@@ -254,11 +255,14 @@ class Evidence:
     _summaries: dict[bool, Summary] = field(default_factory=dict[bool, Summary], repr=False, compare=False)
 
     def samples(self) -> pl.DataFrame:
-        """Return all samples of the run as a frame with a row each, as `just export RUN` writes it."""
+        """Return all samples of the run as a frame with one row each, as `just export RUN` writes it."""
         return frame_samples(self.run, self.all_samples)
 
     def summary(self, disturbed: bool = False) -> Summary:
-        """Return the summary of the run's steady loads, or of its disrupted ones (`disturbed`), computed once.
+        """Return the summary of the run's steady or disrupted loads; it is computed only once.
+
+        Args:
+            disturbed: True for the disrupted loads, False for the steady ones.
 
         Raises:
             LabError: The run cannot be summarised (`lab.analysis.summary.summarise_run`).
@@ -272,20 +276,21 @@ class Evidence:
 
     @property
     def points(self) -> tuple[LoadPoint, ...]:
-        """The load points that a committed run has measured or planned."""
+        """The load points that this run measured or planned."""
         return self.run.record.points
 
     def as_pair(self, arm: str, against: str, point: str, metric: str) -> Effect | None:
-        """Return the effect of two arms that were measured as a pair, as the run's table has it.
+        """Return the effect between two arms that were measured at once as a pair, as it is in the run's table.
 
         Args:
-            arm: The arm.
-            against: The arm that it is compared with.
+            arm: The name of the arm (variant).
+            against: The name of the arm that it is compared with.
             point: The load point's name.
             metric: The metric's name.
 
         Returns:
-            None if the two were not a pair there, if another effect decides in this metric, or if the effect is not judged.
+            The effect. It is None if the two were not a pair at this point, or if solo samples decide in this metric.
+            It is also None if the effect is not judged, or only a bound.
 
         """
         kinds = (False, True) if self.run.record.pairs else ()
@@ -297,19 +302,19 @@ class Evidence:
         return None
 
     def arms(self, variant: str | None = None) -> list[str]:
-        """Return the names of the arms in plan order, without second arms that only repeat another one (A/A).
+        """Return the names of the arms in plan order, without second measurements of a baseline (A/A).
 
         Args:
-            variant: The variant whose arms are wanted; None: the arms of all variants.
+            variant: The variant whose arms are returned; None for the arms of all variants.
 
         """
         arms = [arm for arm in self.run.record.arms if arm.role != "again"]
         return [arm.name for arm in arms if variant in (None, arm.variant)]
 
     def twin(self, arm: str) -> tuple[str, str] | None:
-        """Return the A/A pair that shows the noise of comparisons with an arm: an arm, and the arm that repeats it.
+        """Return the A/A pair of an arm, which shows the noise of comparisons with this arm.
 
-        It is the A/A pair of the arm, or else that of the arm's baseline.
+        An A/A pair is an arm and a second arm that repeats it. If the arm has none, that of its baseline is returned.
 
         Returns:
             (name of the arm that was repeated, name of the arm that repeats it); None if there is no such pair.
@@ -321,9 +326,15 @@ class Evidence:
         return (base, again[base]) if base is not None and base in again else None
 
     def blocks(self, arm: str, point: str) -> dict[int, Sample]:
-        """Return block → the solo sample of an arm at a point that counts in the block.
+        """Return block (number of the repetition) → the counted solo sample of an arm at a load point.
 
-        Of a disrupted load, a block is left out if its control run, the same load without the disruption, does not count.
+        For a disrupted load, a block is left out if its control run (the same load without the disruption) has no
+        counted sample.
+
+        Args:
+            arm: The name of the arm (variant).
+            point: The name of the load point.
+
         """
         controls = (find_control(self.points, candidate) for candidate in self.points if candidate.name == point)
         control = next(controls, None)
@@ -335,9 +346,10 @@ class Evidence:
         }
 
     def lost(self, arm: str, point: str) -> str:
-        """Describe how many of the blocks planned for an arm at a point count, and why the others do not.
+        """Describe how many of an arm's planned blocks count at a load point, and why the others do not.
 
-        Example: `4 of 6 blocks: steal, not measured`. The text is empty if all planned blocks count.
+        Example: `4 of 6 blocks: steal, not measured`. A block is a repetition. The text is empty if all planned blocks
+        count.
         """
         slots = self.run.record.plan().slots
         planned = {slot.block for slot in slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, "")}
@@ -350,15 +362,23 @@ class Evidence:
         return f"{len(planned) - len(lost)} of {format_blocks(len(planned))}: {', '.join(reasons)}" if lost else ""
 
     def unsteady(self, arm: str, point: str) -> str:
-        """Describe how an arm's samples at a point are not steady, so that none counts; empty if they are steady."""
+        """Describe how the rate or CPU time changes within an arm's samples at a load point; empty if the samples are steady.
+
+        Samples that are not steady do not count.
+        """
         change = find_unsteady_arms(self.all_samples).get((arm, point))
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
-        """Return block → value of a metric, for the solo samples of an arm at a point.
+        """Return block (number of the repetition) → value of a metric, for the solo samples of an arm at a load point.
+
+        Args:
+            arm: The name of the arm (variant).
+            point: The name of the load point.
+            metric: The metric's name.
 
         Returns:
-            The blocks whose sample has the metric; the value is None where its logs cannot show it.
+            The blocks whose sample has the metric. A value is None if the sample's logs cannot show it.
 
         Raises:
             UsageError: A log or manifest is damaged.
@@ -380,9 +400,12 @@ class Evidence:
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def told(self, variant: str, point: str, metric: str) -> list[float]:
-        """Return the values that solo samples show of a metric at a point, of all arms of a variant and all blocks.
+        """Return all values of a metric that the solo samples of a variant show at a load point, over its arms and blocks.
 
-        Blocks without a value are left out.
+        Args:
+            variant: The name of the variant, which may have several arms (names in the run).
+            point: The name of the load point.
+            metric: The metric's name. Blocks (repetitions) without a value are left out.
 
         Raises:
             UsageError: A log or manifest is damaged.
@@ -391,10 +414,10 @@ class Evidence:
         return self._list_values(self.arms(variant), point, metric)
 
     def direct(self, point: str, metric: str) -> float | None:
-        """Return a metric of the direct reference, the backend without a proxy, at a point: the median over blocks.
+        """Return a metric of the direct reference (the backend without a proxy) at a load point: the median over blocks.
 
         Returns:
-            None if no valid sample of the reference has the metric.
+            The median; None if no valid sample of the reference has the metric.
 
         Raises:
             UsageError: A log or manifest is damaged.
@@ -409,15 +432,15 @@ class Evidence:
         return [value for values in by_arm for value in values if value is not None]
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
-        """Return the log of the sample that counts for an arm at a point in one block.
+        """Return the log of the counted sample of an arm at a load point in one block.
 
         Args:
             arm: The arm's name.
             point: The load point's name.
-            block: The number of the block; None: the first block that counts.
+            block: The number of the block (repetition); None for the first block that counts.
 
         Returns:
-            None if there is no such block with a sample that counts.
+            The log; None if there is no such block with a counted sample.
 
         """
         samples = self.blocks(arm, point)
@@ -428,12 +451,12 @@ class Evidence:
         return Log(sample, zero_s(requests), requests, events, since_load(sample, self.run.usage(sample)))
 
     def logs(self, arm: str, point: str) -> list[Log]:
-        """Return the logs of the samples that count for an arm at a point, one for each block."""
+        """Return the logs of the counted samples of an arm at a load point, one for each block (repetition)."""
         return [log for block in self.blocks(arm, point) if (log := self.log(arm, point, block)) is not None]
 
     @property
     def said(self) -> str:
-        """The line for people about a committed run: which run it is, and how much of the run counts."""
+        """The line for people about this committed run: its id, sweep, target and date, and how many samples count."""
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.all_samples)
         gaps = f", {invalid} of {len(self.all_samples)} samples invalid" if invalid else ""
@@ -449,7 +472,7 @@ def zero_s(requests: pl.DataFrame) -> float:
     """Return the time at which a load began, in seconds since the epoch: when its first request was due.
 
     Args:
-        requests: The log of the load's requests; the result is 0 if the log is empty.
+        requests: The log of the load's requests. If it is empty, the result is 0.
 
     """
     first = requests["due_s"].min()
@@ -457,20 +480,20 @@ def zero_s(requests: pl.DataFrame) -> float:
 
 
 def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
-    """Return a sample's CPU and memory usage with times that count from the beginning of the load.
+    """Return the table of a sample's CPU and memory usage with times relative to the beginning of the load.
 
     Usage is recorded from a moment before the generator starts. If the sample did not record how long before, the times
-    stay as they are.
+    stay unchanged.
     """
     return usage.with_columns(pl.col("t_s") - (sample.load_after_s or 0.0))
 
 
 def load_references() -> tuple[list[Evidence], list[Damaged]]:
-    """Return the runs of data/reference.
+    """Return the runs of data/reference, the folder of committed runs.
 
     Returns:
-        (the runs that can be read, those that cannot). Of the first, those of the target `local` come first; within a
-        target's runs the newest comes first.
+        Two lists: the runs that can be read, and those that cannot. In the first list, runs of the target `local` come
+        first, and then newer runs come before older ones.
 
     """
     folders = [_load_evidence(reference_folder() / name) for name in run_names(reference_folder())]
@@ -481,14 +504,14 @@ def load_references() -> tuple[list[Evidence], list[Damaged]]:
 
 
 def further_boots(run: Evidence) -> list[Evidence | Damaged]:
-    """Return the committed runs that repeat a run on other boots of the machine, in the order of their addition."""
+    """Return the committed runs that repeat a run on other boots of the machine, in the order in which they were added."""
     return list(map(_load_evidence, boot_folders(run.run.folder)[1:]))
 
 
 def _load_evidence(folder: Path) -> Evidence | Damaged:
-    """Return the run in a folder of data/reference, or what is wrong with that folder.
+    """Return the run in a folder of data/reference or, if it cannot be read, what is wrong with the folder.
 
-    The run is read only once as long as the folder's files and their permissions stay the same.
+    The result is kept in memory as long as the folder's files stay the same.
     """
     paths = (path for path in sorted(folder.rglob("*")) if path.name != HISTOGRAMS or path.parent != folder)
     return _read_evidence(folder, tuple((str(path), path.lstat().st_ctime_ns) for path in paths))
@@ -510,13 +533,13 @@ def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidenc
 def select_runs(
     runs: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
 ) -> list[Evidence]:
-    """Return the runs that measured a variant under one of some sweeps on a target, in the order given.
+    """Return the runs that measured a variant under one of some sweeps on a target, in the given order.
 
     Args:
         runs: The runs to select from.
         sweeps: The names of the sweeps.
-        variant: The variant; None: any.
-        target: The target; None: any.
+        variant: The variant; None for any.
+        target: The target; None for any.
 
     """
     return [
@@ -533,19 +556,19 @@ class Missing:
     """The answer to a search in data/reference that found no run.
 
     Attributes:
-        why: What was looked for, and the command that measures it.
+        why: A phrase with what was searched for, and the command that measures it.
 
     """
 
     why: str
 
     def samples(self) -> pl.DataFrame:
-        """Return a frame without rows, with the columns of a run's samples."""
+        """Return a frame without rows that has the columns of a run's samples, because no run was found."""
         return make_samples_frame([])
 
     @property
     def said(self) -> str:
-        """The line for people about a run that was not found: what was looked for, and how to measure it."""
+        """The line for people about a run that was not found: what was searched for, and how to measure it."""
         return f"no run: {self.why}"
 
 
@@ -565,15 +588,19 @@ class Shelf:
     def of(
         self, *sweeps: str, variant: str | Sequence[str] | None = None, target: str | None = None, shape: bool = False
     ) -> Evidence | Missing:
-        """Return the first run that measured what is asked for, in the order of the sweeps and of `load_references`.
+        """Return the first run that fits, in the order of the sweeps and then of `load_references`.
 
-        A run with six blocks or more, which are enough for intervals, comes before a run with fewer, unless `shape` is set.
+        A run with six blocks (repetitions) or more, which are enough for intervals, is preferred to a run with fewer,
+        unless `shape` is set.
 
         Args:
-            sweeps: The sweeps to look for, the preferred first.
-            variant: The variant, or variants, that the run must have measured; None: any.
-            target: The target of the run; None: any.
-            shape: Whether the shape of the results is enough, so that a run needs no intervals.
+            sweeps: The sweeps to search for, the preferred first.
+            variant: The variant, or variants, that the run must have measured; None for any.
+            target: The target of the run; None for any.
+            shape: True if the shape of the results is enough, so that the run needs no intervals.
+
+        Returns:
+            The run, or the message that there is none.
 
         """
         variants = [variant] if isinstance(variant, str) else list(variant or ())
@@ -598,5 +625,5 @@ def shelf() -> Shelf:
 
 
 def format_list(*runs: Evidence | Missing) -> str:
-    """Return a Markdown list with a line about each run (or missing run), each line once, in the order given."""
+    """Return a Markdown list with one line about each run (or run that was not found), in the given order."""
     return "\n".join(dict.fromkeys(f"- {run.said}" for run in runs))

@@ -34,12 +34,12 @@ LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run is measured.
+    """The place where a run is measured: what the target offers for pairs (two arms measured at once).
 
     Attributes:
         sides: The places for the two sides of a pair.
-        bring_up_s: The seconds of a bring-up.
-        makes_new_workers: Returns whether a reload starts new worker processes of a variant's proxy.
+        bring_up_s: The seconds of a bring-up (start of a system).
+        makes_new_workers: A function that returns whether a reload starts new worker processes of a variant's proxy.
 
     """
 
@@ -50,16 +50,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """The time that the parts of a run's block take, for the choice of worker generations and blocks.
+    """The time that the parts of a run's block (one repetition) take, for the choice of worker generations and blocks.
 
     A worker generation consists of the worker processes between two reloads of the proxy.
 
     Attributes:
-        bring_up_s: The seconds of a start (bring-up) of both sides of a pair, and of the overhead of the first measurements on it.
+        bring_up_s: The seconds of a bring-up (start) of both sides of a pair, with the overhead of the first
+            measurements on it.
         others_s: The seconds of all points in a bring-up that are measured on a single generation.
-        reload_s: The seconds of a reload, and of the overhead of the measurements after it.
+        reload_s: The seconds of a reload, with the overhead of the measurements after it.
         blocks: The planned number of blocks.
-        loads: The points that can be measured on several generations.
+        loads: The load points that can be measured on several generations.
         most: The maximum number of blocks.
 
     """
@@ -72,20 +73,27 @@ class BlockCosts:
     most: int = MAX_PLANNED
 
     def load_s(self, generations: int) -> float:
-        """Return the shortest time, in seconds, for which any of the load points loads one worker generation.
+        """Return the shortest time, in seconds, for which a load point loads one worker generation.
 
-        The duration of each point in `loads` is divided among the worker generations of a bring-up (see `divide_point`).
+        Each point in `loads` divides its duration among the worker generations of a bring-up (see `divide_point`).
 
         Args:
-            generations: The number of worker generations (worker processes between two reloads) in each bring-up.
+            generations: The number of worker generations (worker processes between two reloads) in each bring-up (start
+                of a system).
 
         """
         return min(divide_point(point, generations).duration_s for point in self.loads)
 
     def takes_s(self, blocks: int, generations: int) -> float:
-        """Return the seconds of a variant's pairs in so many blocks and generations per block, with the A/A pairs.
+        """Return the seconds that a variant's pairs and the A/A pairs take together.
 
-        The A/A pairs are measured on one generation (`lab.model.design`).
+        A pair is two arms measured at once. An A/A pair is the baseline paired with itself, always on one worker
+        generation (`lab.model.design`).
+
+        Args:
+            blocks: The number of blocks (repetitions).
+            generations: The number of worker generations (worker processes between two reloads) in each block.
+
         """
         loads_s = sum(
             point.duration_s + point.warmup_s for point in (divide_point(load, generations) for load in self.loads)
@@ -107,24 +115,27 @@ def choose_generations(
     blocks: int | None = None,
     detect: tuple[float, float] | None = None,
 ) -> tuple[tuple[LoadPoint, ...], int, tuple[str, ...]]:
-    """Choose the number of worker generations for the closed loops, and the number of blocks that goes with it.
+    """Choose the number of worker generations for the closed loops, and the number of blocks that fits it.
 
-    The generations follow from the known variance components of the systems. The blocks go with them, unless the user
-    named a number or an effect. A named number stays, with the generations that the sweep's own number would have; for
-    an effect, the caller decides.
-    All pairs of a run have the same generations at a point. So if a reload makes no new workers on one side of one
-    pair, no pair has several generations.
+    A worker generation is the worker processes between two reloads; a block is one repetition. The generations follow
+    from the known variance components of the systems, and the blocks follow from the generations.
+
+    If the user named a number of blocks, that number stays, with the generations that would go with the sweep's own
+    number. If the user named an effect, the caller decides about the blocks.
+
+    All pairs of a run have equally many generations at a point. So if a reload makes no new workers for one variant of
+    a pair, no pair has several generations.
 
     Args:
-        record: The record of what is measured, without slots.
+        record: The record of what is measured, without the plan's measurements.
         sweep_blocks: The number of blocks of the sweep.
-        solo: Whether solo samples decide anywhere. They are in every block, so that more blocks mean more solo samples.
+        solo: True if solo samples decide at some point. They are in every block, so more blocks mean more solo samples.
         place: Where it is measured.
-        blocks: The number of blocks that the user named.
-        detect: The effect that the user named, as a fraction, and the significance level at which it is judged.
+        blocks: The number of blocks that the user named, or None.
+        detect: The effect that the user named, as a fraction, and the significance level for it; or None.
 
     Returns:
-        The points, the number of blocks, and the variants that prevent several generations.
+        The load points, the number of blocks, and the variants that prevent several generations.
 
     """
     fewest = blocks or sweep_blocks
@@ -157,11 +168,12 @@ def choose_generations(
 
 
 def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
-    """Return about how many seconds a run takes, without a target, rendered variants or earlier runs.
+    """Estimate how many seconds a run takes, without access to its target, rendered variants or earlier runs.
 
     Args:
-        record: The record of the run, without slots; all its variants must make new workers at a reload.
-        sweep_blocks: The number of blocks of its sweep.
+        record: The record of the run, without the plan's measurements. It is assumed that a reload makes new workers
+            for every variant.
+        sweep_blocks: The number of blocks (repetitions) of its sweep.
 
     """
     solo, place = record.solo, Place(SIDES, BRING_UP_S[record.target], lambda _: True)
@@ -171,16 +183,21 @@ def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
 
 
 def choose_blocks_and_generations(components: SystemComponents, costs: BlockCosts) -> tuple[int, int]:
-    """Return the number of blocks, and of worker generations per block, that detects the smallest effect in a time.
+    """Choose the numbers of blocks, and of worker generations per block, that detect the smallest effect in a given time.
 
-    The time is that of the planned blocks, at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9: repeat
-    the level that varies (here: new workers by a reload), as far as its cost allows. There are never fewer than
-    MIN_BLOCKS bring-ups. There are more bring-ups than planned only with several generations. Points on one generation
-    then stay in as many blocks as planned. The plan stays unchanged where generations vary little more than repeats.
+    The time is what the planned blocks take, but at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9:
+    repeat the level that varies (here new workers by a reload), as far as its cost allows.
+
+    There are at least MIN_BLOCKS bring-ups (starts of the system). More bring-ups than planned are chosen only together
+    with several generations. Points on one generation then stay in as many blocks as planned. The plan stays unchanged
+    if generations vary little more than repeats.
 
     Args:
         components: The variance components of the system.
         costs: The time that the parts of a block take.
+
+    Returns:
+        (number of blocks, number of worker generations per block).
 
     """
     if (components.generation or 0.0) <= levels.WORTHWHILE * levels.repeat_sd(components, costs.load_s(1)):
@@ -203,16 +220,16 @@ def choose_blocks_and_generations(components: SystemComponents, costs: BlockCost
 
 
 def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
-    """Return the minimum detectable effect of so many blocks with so many generations, as far as it is known.
+    """Return the minimum detectable effect of a number of bring-ups with a number of worker generations each.
 
     Args:
         components: The variance components of the system.
-        blocks: The number of bring-ups.
-        generations: The number of generations in each of them.
+        blocks: The number of bring-ups (starts of the system).
+        generations: The number of generations (worker processes between two reloads) in each bring-up.
         load_s: The seconds of load on each generation.
 
     Returns:
-        The effect as a fraction; infinite where the number of values gives no interval.
+        The effect as a fraction; infinite if the number of values gives no interval.
 
     """
     singly = levels.counts_singly(components, generations, load_s)
@@ -221,7 +238,9 @@ def detectable_effect(components: SystemComponents, blocks: int, generations: in
 
 
 def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts, effect: float, level: float) -> int:
-    """Return the number of generations per bring-up that detects the effect in the shortest time.
+    """Choose the number of worker generations per bring-up that detects an effect in the shortest time.
+
+    A worker generation is the worker processes between two reloads; a bring-up is a start of the system.
 
     Args:
         components: The variance components of the system.
@@ -244,9 +263,16 @@ def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts,
 def set_generations(
     points: Sequence[LoadPoint], generations: int, components: SystemComponents
 ) -> tuple[LoadPoint, ...]:
-    """Return the points with so many worker generations, where pairs have the scheme of the known components.
+    """Set the number of worker generations (worker processes between two reloads) of load points.
 
-    Points that support no pairing, that are paired in another way, or that set generations themselves stay unchanged.
+    Only points whose kind of pair (two arms measured at once) is that of the components are changed. Points that are
+    not paired, or that set generations themselves, stay unchanged.
+
+    Args:
+        points: The load points.
+        generations: The number of worker generations.
+        components: The variance components of the system, for one kind of pair.
+
     """
     result: list[LoadPoint] = []
     for point in points:
@@ -260,9 +286,14 @@ def set_generations(
 
 
 def divide_point(point: LoadPoint, generations: int) -> LoadPoint:
-    """Return the point as it is measured on each of so many generations: its time is divided among them.
+    """Return a load point with its time divided among a number of worker generations.
 
     Divided durations are whole seconds, because some generators accept no others.
+
+    Args:
+        point: The load point.
+        generations: The number of worker generations (worker processes between two reloads).
+
     """
     if generations == 1:
         return point.model_copy(update={"generations": 1})

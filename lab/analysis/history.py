@@ -42,16 +42,18 @@ HistoryRow = dict[str, str]
 
 
 def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[HistoryRow]:
-    """Return the rows of a run for the table: each arm's effects at each point, of steady and of disrupted loads.
+    """Return a run's rows for the table history.csv: the effects of each arm at each load point, steady and disrupted.
 
-    Of a steady load these are the effects in the metrics of `KEPT` and in the arm's primary metric. The effects of the
-    baseline against itself (A/A) are among the rows. An effect that both a pair and solo samples show has two rows.
+    At a steady load, these are the effects in the metrics of `KEPT` and in the primary metric of the arm (variant in
+    the run). The effects of the baseline against itself (A/A) are included. If both a pair (two arms measured at once)
+    and solo samples show an effect, it has two rows.
 
     Args:
         run: The stored run.
         reference: The name of the folder that the run had in data/reference.
         commit: The last commit that has the run in this folder.
-        computed_by: The lab's commit that computes the effects now, as rules about which samples count change.
+        computed_by: The lab's commit that computes the effects now. It is recorded because the rules on which samples
+            count may change.
 
     Raises:
         UsageError: A file of the run is damaged.
@@ -83,18 +85,18 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
 
 
 def shorten_commit(commit: str) -> str:
-    """Return the first twelve characters of a commit's name; a suffix such as `+changes` is kept."""
+    """Return the first twelve characters of a commit's hash; a suffix such as `+changes` is kept."""
     name, plus, changes = commit.partition("+")
     return name[:12] + plus + changes
 
 
 def table_path() -> Path:
-    """Return the path of history.csv, the table of replaced runs' effects, which lies next to the reference runs."""
+    """Return the path of history.csv, the table of replaced runs' effects, which is next to the reference runs."""
     return reference_folder() / FILE
 
 
 def add_rows(rows: Sequence[HistoryRow]) -> None:
-    """Add to history.csv the rows of runs that are not in it yet, and sort the table by the time of the run.
+    """Add the rows of runs that are not in history.csv yet, and sort the table by the time of the run.
 
     Raises:
         UsageError: The table cannot be read.

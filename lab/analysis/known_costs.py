@@ -25,17 +25,19 @@ FULL_SLOPE = (0.9, 1.1)
 
 @dataclass(frozen=True, slots=True)
 class KnownCost:
-    """The cost of a variant with a known amount of needless work against its baseline, measured as a pair and solo.
+    """The cost of a variant with a known amount of needless work, measured both as a pair and solo.
 
-    All effects are log-ratios of CPU per request.
+    A pair is the variant and its baseline measured at once; solo, each has the machine to itself. All effects are
+    log-ratios of CPU time per request against the baseline.
 
     Attributes:
         variant: The variant's name.
-        lines: The number of lines of needless work that the variant adds.
-        alone: The effect that solo samples show, for which each arm had the machine to itself.
-        pair: The effect that the pair shows, two arms measured at once.
-        apart: The pair's effect minus the solo effect, block by block. The confidence of its interval is chosen so that these intervals of all
-            variants hold together with 95 %, except that of the variant with the most lines, which serves the slope.
+        lines: The number of lines of needless work that the variant adds to each request.
+        alone: The effect that solo samples show.
+        pair: The effect that the pair shows.
+        apart: The pair's effect minus the solo effect, block by block (repetition by repetition). Its interval is
+            widened so that these intervals of all variants hold together with 95 %. The variant with the most lines is
+            not counted, because it serves the slope (`KnownCosts.slope`).
 
     """
 
@@ -55,7 +57,8 @@ class KnownCost:
     def doubt(self) -> float | None:
         """The uncertainty of the difference between the pair's cost and the solo cost, as a share of the pair's cost.
 
-        It is half the width of the interval of `apart`. None without an interval, or if the pair's effect is not positive.
+        It is half the width of the difference's interval. None without an interval, or if the pair's effect is not
+        positive.
         """
         interval = self.apart.interval
         return (interval[1] - interval[0]) / 2 / self.pair.effect if interval and self.pair.effect > 0 else None
@@ -63,12 +66,14 @@ class KnownCost:
 
 @dataclass(frozen=True, slots=True)
 class KnownCosts:
-    """The known costs that one run measured both as pairs and solo.
+    """The known costs (of variants with needless work) that one run measured both as pairs and solo.
+
+    A pair is two arms measured at once; solo, each has the machine to itself.
 
     Attributes:
-        costs: One entry per variant with needless work, the variant with the fewest lines first.
-        slope: The cost of one line of needless work as pairs show it, divided by the cost of a line as solo samples show it, over blocks.
-            None where no block has every variant, or where in some block either cost is not positive.
+        costs: One entry per variant with needless work, the variant with the fewest lines of it first.
+        slope: The cost of one line in pairs, divided by the cost of one line in solo samples, over blocks
+            (repetitions). None if no block has every variant, or if a cost is not positive in some block.
 
     """
 
@@ -77,7 +82,7 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if pairs show all of a known cost: a line costs nearly as much in pairs as solo (`FULL_SLOPE`)."""
+        """True if pairs show all of a known cost: a line of needless work costs nearly as much in pairs as solo (`FULL_SLOPE`)."""
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
 
@@ -86,9 +91,14 @@ MeasuredCost = tuple[str, int, dict[int, float], dict[int, float]]
 
 
 def count_lines(record: RunRecord, arm: str) -> int:
-    """Return how many lines of needless work an arm's variant adds; 0 if it adds none.
+    """Return how many lines of needless work a variant adds: a knob (setting) `extra-work-N` adds N; 0 without one.
 
-    A knob `extra-work-N` of the variant adds N lines. Of several such knobs the last one decides, as it replaces the others.
+    If the variant has several such knobs, the last one counts, because it replaces the others.
+
+    Args:
+        record: The record of the run.
+        arm: The name of the variant in the run.
+
     """
     variant = next(run_arm.variant for run_arm in record.arms if run_arm.name == arm)
     numbers = (knob.removeprefix(PREFIX) for knob in record.variants[variant].knobs if knob.startswith(PREFIX))
@@ -97,14 +107,14 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Compare what pairs and solo samples of a run show of each known cost.
+    """Compare what pairs (two arms measured at once) and solo samples of a run show of each known cost.
 
     Args:
         record: The run's record.
         summary: The summary of the run's steady loads.
 
     Returns:
-        None if no variant with needless work was measured both as a pair and solo.
+        The comparison; None if no variant with needless work was measured both as a pair and solo.
 
     """
     measured = sorted(_list_measured(record, summary), key=lambda variant: variant[1])
@@ -125,7 +135,8 @@ def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | Non
 def _list_measured(record: RunRecord, summary: Summary) -> Iterator[MeasuredCost]:
     """Yield each variant with needless work at each load that was measured both as a pair and solo.
 
-    A variant is left out where its baseline has needless work, too, or where fewer than six blocks have both measurements.
+    A variant is left out if its baseline has needless work, too, or if fewer than six blocks (repetitions) have both
+    measurements.
     """
     for row in summary.rows:
         count = count_lines(record, row.arm.name)
@@ -146,10 +157,14 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate the ratio of a line's cost in pairs to a line's cost in solo samples, over blocks with every variant.
+    """Estimate the ratio of a line's cost in pairs to its cost in solo samples, over blocks that have every variant.
 
-    In each block either cost is a least-squares slope through the origin. The two slopes have the same denominator, which
-    cancels. None without such a block, or where a cost is not positive.
+    In each block (repetition) either cost is a least-squares slope through the origin. The two slopes have the same
+    denominator, which cancels.
+
+    Returns:
+        The estimate; None without such a block, or if a cost is not positive.
+
     """
     blocks = sorted(set.intersection(*(set(pair) for _, _, pair, _ in measured)))
     pair = [sum(count * expm1(logs[block]) for _, count, logs, _ in measured) for block in blocks]

@@ -28,15 +28,16 @@ LONG_S = 4.0
 def find_components(target: str, variants: Collection[str], scheme: Scheme) -> SystemComponents | None:
     """Return the committed variance components of the variant whose worker generations vary most, on one target.
 
-    Components without repeats are left out: their standard deviation between generations contains that between repeats.
+    A worker generation is the worker processes between two reloads. Components that were measured without repeats are
+    left out, because their standard deviation between generations includes that between repeats.
 
     Args:
         target: The target.
-        variants: The variants among which it is chosen.
-        scheme: The kind of pair for which the components must have been measured.
+        variants: The variants to choose from.
+        scheme: The kind of pair (two arms measured at once) for which the components must have been measured.
 
     Returns:
-        None if no components are committed for any of the variants, the target and the scheme.
+        The components; None if none are committed for the target, the scheme and any of the variants.
 
     """
     fitting = [
@@ -54,11 +55,11 @@ def _select_committed(target: str, variants: Collection[str]) -> list[SystemComp
 
 
 def counts_singly(component: SystemComponents, generations: int, load_s: float) -> bool:
-    """Return whether each worker generation of a bring-up counts as a value for statistics, instead of their mean.
+    """Return whether each worker generation of a bring-up counts as one value in statistics, instead of their mean.
 
-    A worker generation consists of the worker processes between two reloads; all generations of one bring-up (start of the system)
-    share the variance between bring-ups. Each counts if that variance is known to be a small part (SHARE) of the variance within
-    bring-ups. It is known only from measurements of at least BOUNDING bring-ups.
+    A worker generation is the worker processes between two reloads; a bring-up is one start of the system. All
+    generations of a bring-up share the variance between bring-ups. Each counts if that variance is known to be a small
+    part (SHARE) of the variance within bring-ups. It is known only if at least BOUNDING bring-ups were measured.
 
     Args:
         component: The system's variance components.
@@ -72,9 +73,9 @@ def counts_singly(component: SystemComponents, generations: int, load_s: float) 
 
 
 def find_starts(component: SystemComponents) -> SystemComponents:
-    """Return the committed components of the same system, pair and load that were measured on the most bring-ups.
+    """Return the committed variance components of the same system, pair and load that come from the most bring-ups.
 
-    The more bring-ups were measured, the better it is known how much bring-ups vary.
+    A bring-up is one start of the system. The more were measured, the better it is known how much they vary.
     """
     same = [
         candidate
@@ -85,11 +86,14 @@ def find_starts(component: SystemComponents) -> SystemComponents:
 
 
 def _list_parts(component: SystemComponents, generations: int, load_s: float) -> list[tuple[float, int]]:
-    """Return the parts of the variance of one system's mean in a block: from bring-up, generation and repeat.
+    """Return the three parts of the variance of a system's mean in one block: from bring-up, generation and repeat.
+
+    A block (repetition) has one bring-up (start of the system) with several worker generations (the worker processes
+    between two reloads).
 
     Args:
         component: The system's variance components.
-        generations: The number of worker generations over which the mean is.
+        generations: The number of worker generations in the mean.
         load_s: The seconds for which each generation is measured.
 
     Returns:
@@ -105,24 +109,30 @@ def _list_parts(component: SystemComponents, generations: int, load_s: float) ->
 
 
 def repeat_sd(component: SystemComponents, load_s: float) -> float:
-    """Return the standard deviation between repeated measurements of `load_s` seconds each.
+    """Return the standard deviation between repeated measurements of a given length.
 
-    It is computed from the committed one: the variance is inversely proportional to the time of a measurement.
+    The committed one is converted: the variance is inversely proportional to the length of a measurement.
+
+    Args:
+        component: The system's variance components.
+        load_s: The seconds of each measurement.
+
     """
     return (component.repeat or 0.0) * sqrt(component.load_s / load_s)
 
 
 def compute_sd(component: SystemComponents, generations: int, load_s: float, singly: bool = False) -> tuple[float, int]:
-    """Return the standard deviation of one value, the log-ratio of two such systems, and how well it is known.
+    """Compute the standard deviation of the log-ratio of two systems with the same variance components.
 
-    A value is the mean over a block's worker generations, or a single generation. The degrees of freedom of the standard
-    deviation follow from those of its components (Satterthwaite 1946, Biometrics 2:110), and are at least 1.
+    It is that of the mean over a block's worker generations, or of a single generation. The degrees of freedom follow
+    from those of the components (Satterthwaite 1946, Biometrics 2:110), and are at least 1.
 
     Args:
         component: The variance components of one system.
-        generations: The number of worker generations in a block.
+        generations: The number of worker generations (the worker processes between two reloads) in a block
+            (repetition).
         load_s: The seconds for which each generation is measured, once.
-        singly: Whether a single generation is a value.
+        singly: True for the standard deviation of a single generation.
 
     Returns:
         (standard deviation, number of pilot blocks from which it would be known equally well).
@@ -136,15 +146,22 @@ def compute_sd(component: SystemComponents, generations: int, load_s: float, sin
 
 
 def start_sd(component: SystemComponents) -> float:
-    """Return the standard deviation between starts of a system: of worker generations and bring-ups together.
+    """Return the standard deviation between starts of a system: of worker generations and bring-ups combined.
 
-    All measurements of one start share this deviation, however long they take.
+    A worker generation is the worker processes between two reloads, a bring-up a start from nothing. All measurements
+    of one start share this deviation, however long they take.
     """
     return hypot(component.generation or 0.0, find_starts(component).bring_up or 0.0)
 
 
 def list_start_notes(target: str, variants: Collection[str]) -> list[str]:
-    """Return a note for each of the variants whose starts are known to vary on a target much more than its repeats."""
+    """Return a note for each variant whose starts vary much more than its repeated measurements, on one target.
+
+    Args:
+        target: The target.
+        variants: The names of the variants. Those without committed variance components get no note.
+
+    """
     results: list[str] = []
     for component in _select_committed(target, variants):
         start = start_sd(component)

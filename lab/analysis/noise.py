@@ -40,18 +40,20 @@ class Noise:
         variant: The baseline's variant.
         point: The load point's name.
         metric: The metric's name.
-        scheme: The kind of pair in which the arms were compared; None: each arm had the machine to itself (solo).
-        level: The mean over the blocks of the baseline, in the metric's own unit; None without a value.
-        cv: The standard deviation of the baseline's blocks divided by their mean; None with fewer than two blocks.
-        sd: The standard deviation of one block's log-ratio of two arms; None if it is not known. For pairs it is pooled over
+        scheme: The kind of pair (two arms measured at once) in which the arms were compared; None if each had the
+            machine to itself (solo).
+        level: The mean of the baseline over the blocks (repetitions), in the metric's own unit; None without a value.
+        cv: The standard deviation of the baseline's blocks divided by their mean; None for fewer than two blocks.
+        sd: The standard deviation of one block's log-ratio of two arms; None if unknown. For pairs it is pooled over
             all pairs with this baseline.
         pilot_blocks: The degrees of freedom of `sd`, plus 1.
-        aa: The effect of the baseline against itself; None where only variants were measured.
-        outliers: Whether there are outliers among the blocks of any comparison used.
-        compared: The number of effects of null arms (the same variant under another name) that have a decision.
+        aa: The effect of the baseline against itself (A/A); None if only variants were measured.
+        outliers: True if a comparison that was used has outliers among its blocks.
+        compared: The number of effects with a decision that compare the baseline's variant with itself under another
+            name (null arms).
         claimed: The number of those effects that were significant, which is an error each time.
-        why: Why the metric is not judged here; empty if it is judged.
-        few: The smallest and the largest value of the baseline, where it has fewer than six blocks; None elsewhere.
+        why: The reason why the metric is not judged here; empty if it is judged.
+        few: The smallest and the largest value of the baseline if it has fewer than six blocks; otherwise None.
 
     """
 
@@ -72,13 +74,14 @@ class Noise:
 
 
 def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, ...]:
-    """Return the arms of an A/A run, in which one variant is compared with itself under several names.
+    """Make the arms of an A/A run, in which one variant is compared with itself under several names.
 
     Args:
-        variant: The variant of every arm, except the direct reference.
-        nulls: The number of null arms, ≥ 0: further names of the variant, in addition to the two names of the A/A pair.
+        variant: The variant of every arm except the direct reference.
+        nulls: The number of null arms, ≥ 0. These are further names of the variant, in addition to the baseline and its
+            repetition.
         reference: The direct reference (the backend without a proxy), which is added unless it is the variant itself;
-            None: no reference.
+            None for no reference.
 
     """
     names = (f"{variant}{NULL}{number + 1}" for number in range(nulls))
@@ -88,15 +91,16 @@ def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, 
 
 
 def list_aa_variants(arms: Sequence[Arm]) -> list[str]:
-    """Return the variants that a run compares with themselves in an A/A pair."""
+    """Return the variants that have an arm which repeats them (A/A), so that they are compared with themselves."""
     return [arm.variant for arm in arms if arm.role == "again"]
 
 
 def measure_noise(summary: Summary) -> tuple[Noise, ...]:
-    """Return the noise of each metric of each baseline at each steady load of a run.
+    """Measure the noise of each metric of each baseline at each steady load of a run: how much comparisons vary.
 
-    It is computed from the A/A pair and the null arms, which compare a variant with itself. For pairs, comparisons of
-    other variants are used, too. They are also used for solo samples in a metric for which there is no A/A pair.
+    It comes from arms that compare a variant with itself: the A/A pair and the null arms. For pairs (two arms measured
+    at once), comparisons of other variants are used, too. For solo samples, they are used only in a metric without an
+    A/A pair.
     """
     names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
@@ -114,12 +118,12 @@ def measure_noise(summary: Summary) -> tuple[Noise, ...]:
 
 
 def _measure_noise(base: SummaryRow, comparisons: Sequence[tuple[SummaryRow, Effect]], names: Collection[str]) -> Noise:
-    """Return the noise of one metric of one baseline at one load point.
+    """Measure the noise of one metric of one baseline at one load point.
 
     Args:
         base: The baseline's row of the summary.
-        comparisons: The rows that are compared with the baseline, each with its effect in the metric. That of the A/A pair
-            comes first, if there is one.
+        comparisons: The rows that are compared with the baseline, each with its effect in the metric. The baseline's
+            own repetition (A/A) comes first, if there is one.
         names: The names of the null arms, which are the baseline's variant under other names.
 
     """
@@ -171,8 +175,8 @@ def _explain_unjudged(effect: Effect) -> str:
 def has_too_many_claims(claimed: int, compared: int) -> bool:
     """Return whether more comparisons of a variant with itself were claimed (significant) than chance explains.
 
-    Each such comparison may be claimed with a probability of 5 %. Too many are claimed if that many or more have a
-    probability below 2.5 %: of 40 comparisons, six.
+    Each such comparison is claimed with a probability of 5 %. There are too many if this number or a larger one has a
+    probability below 2.5 %. Of 40 comparisons, that is six or more.
 
     Args:
         claimed: The number of comparisons that were claimed.
@@ -183,12 +187,13 @@ def has_too_many_claims(claimed: int, compared: int) -> bool:
 
 
 def pool_deviations(estimates: Iterable[tuple[float | None, int]]) -> tuple[float | None, int]:
-    """Pool standard deviations of one block's log-ratio: √(Σ f·s² / Σ f), with f degrees of freedom each.
+    """Pool standard deviations, each with f degrees of freedom: √(Σ f·s² / Σ f).
 
     (Box, Hunter & Hunter, Statistics for Experimenters, §3.2.)
 
     Args:
-        estimates: Pairs of (standard deviation, its degrees of freedom); a standard deviation is None if not known.
+        estimates: Pairs of (standard deviation, its degrees of freedom). An unknown standard deviation is None, and is
+            left out.
 
     Returns:
         (the pooled standard deviation, its degrees of freedom); (None, 0) if no standard deviation is known.
@@ -200,7 +205,7 @@ def pool_deviations(estimates: Iterable[tuple[float | None, int]]) -> tuple[floa
 
 
 def describe_null_claims(noise: Sequence[Noise]) -> str:
-    """Describe how many comparisons of a variant with itself were claimed (significant), and if that is too many."""
+    """Describe how many comparisons of a variant with itself were claimed (significant), and whether that is too many."""
     compared, claimed = count_claims(noise)
     text = f"claimed {claimed} of {compared} null comparisons (a true effect there is none: at most 5 % may be)"
     hint = (
@@ -215,7 +220,7 @@ def count_claims(noise: Sequence[Noise]) -> tuple[int, int]:
     """Count the comparisons of a variant with itself under another name (null arms).
 
     Returns:
-        (number of comparisons that have a decision, number of these that were claimed, that is significant).
+        (number of comparisons that have a decision, number of these that were claimed, which means significant).
 
     """
     return sum(item.compared for item in noise), sum(item.claimed for item in noise)

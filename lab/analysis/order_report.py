@@ -40,10 +40,10 @@ class OrderReport(Record):
 
 
 def report_order_tests() -> OrderReport:
-    """Test in every committed run whether each arm's metrics at each point depend on what was measured before.
+    """Test all committed runs for order effects: whether metrics depend on what was measured before a sample.
 
-    Invalid samples are left out, as they are left out of every table. Among these are samples that were not steady, and samples that began
-    with connections or work that an earlier load had left. A run that cannot be read has its error in `fault`.
+    Invalid samples are left out, as in every table. These include samples that were not steady, and samples that began
+    while an earlier load's connections or work were left. A run that cannot be read has its error in `fault`.
     """
     runs: list[RunOrder] = []
     all_tests: list[tuple[str, OrderTest]] = []

@@ -76,10 +76,10 @@ class Past:
 
     Attributes:
         runs: The ids of the earlier runs, the newest first.
-        bring_up_s: The median seconds of a bring-up (a start from nothing) in the newest run; None: not known.
+        bring_up_s: The median seconds of a bring-up (start of a system) in the newest run; None if unknown.
         noises: How much each metric of each baseline varies at each load point.
         manifests: Variant → the digest of its manifests in the newest run.
-        only_aa: Whether the newest run compared only a variant with itself.
+        only_aa: True if the newest run only compared variants with themselves (A/A).
 
     """
 
@@ -101,14 +101,14 @@ class Past:
         return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{older}"
 
     def of(self, baseline: str) -> list[Noise]:
-        """Return the noise of one baseline in each metric at each point, also where a metric was not judged."""
+        """Return the noise of one baseline in each metric at each load point, including metrics that were not judged."""
         return [noise for noise in self.noises if noise.variant == baseline]
 
     def covers(self, baselines: Mapping[str, str]) -> bool:
-        """Return whether the earlier runs show the noise of each baseline, and the newest had the same manifests.
+        """Return whether the earlier runs show the noise of every baseline, measured with its present manifests.
 
         Args:
-            baselines: Name of a baseline → the digest of its present manifests.
+            baselines: Name of a baseline → the digest of its present manifests, which the newest run must have.
 
         """
         complete = all(any(not noise.why for noise in self.of(name)) for name in baselines)
@@ -116,10 +116,14 @@ class Past:
 
 
 def find_past_runs(record: RunRecord) -> Iterator[Past]:
-    """Yield what each other run under the same conditions as a run shows, the newest first.
+    """Yield what each earlier run under the same conditions shows for a given run, the newest first.
 
-    The conditions are target, loads, generators, and facts about the machine except its boot. Damaged runs and runs with
-    fewer than six blocks are left out.
+    The conditions are target, loads, generators, and facts about the machine except its boot. Damaged runs and runs
+    with fewer than six blocks (repetitions) are left out.
+
+    Args:
+        record: The record of the given run.
+
     """
     conditions = record.target, record.points, record.generators
     for name in reversed(run_names()):
@@ -137,7 +141,14 @@ def find_past_runs(record: RunRecord) -> Iterator[Past]:
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
-    """Return what one earlier run shows for later ones, from its record, its samples and the summary of steady loads."""
+    """Return what one earlier run shows for later ones, such as its noise and the time of its bring-ups.
+
+    Args:
+        record: The record of the earlier run.
+        samples: All samples of the earlier run.
+        summary: The summary of its steady loads.
+
+    """
     durations = list_bring_ups_s(samples)
     nulls, variants = list_null_arms(record.arms), [arm for arm in record.arms if arm.role == "variant"]
     only_aa = bool(nulls) and len(nulls) == len(variants)
@@ -148,7 +159,7 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
 def best_past(record: RunRecord) -> Past | None:
     """Return what earlier runs under a run's conditions show for it; None if there is no such run.
 
-    Runs that show the noise of all its baselines with the present manifests are pooled. If there is none, the newest run
+    All runs that show the noise of every baseline with its present manifests are pooled. Without any, the newest run
     that shows any noise is used, or else the newest run.
     """
     baselines = {name: record.variants[name].manifests_sha256 for name in list_aa_variants(record.arms)}
@@ -164,7 +175,8 @@ class Forecast:
 
     Attributes:
         past: What earlier runs under the same conditions show; None without any.
-        fresh: The additional bring-ups that are certain, because a load leaves too many ports waiting for the next one.
+        fresh: The additional bring-ups (starts of a system) that are certain, because a load leaves too many local
+            ports in TIME_WAIT for the next load.
         duration_s: The expected duration of the run in seconds.
 
     """
@@ -175,12 +187,12 @@ class Forecast:
 
 
 def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> Forecast:
-    """Forecast how long a run takes and which additional bring-ups it needs, from what earlier runs show.
+    """Forecast how long a run takes and how many additional bring-ups (starts of a system) it needs.
 
     Args:
         record: The record of the run.
-        bring_up_s: The seconds of one bring-up (a start from nothing), used if no earlier run shows them.
-        past: What earlier runs show; None: `best_past` finds it.
+        bring_up_s: The seconds of one bring-up, used if no earlier run shows them.
+        past: What earlier runs show; None to find it by `best_past`.
 
     """
     planned, past = record.plan(), past or best_past(record)
@@ -191,7 +203,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
 
 
 def pool_pasts(pasts: Sequence[Past]) -> Past:
-    """Pool what several earlier runs show: noise is pooled, all else is that of the newest run (the first)."""
+    """Pool the noise that several earlier runs show; everything else is taken from the newest run, which is the first."""
     groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
     for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
         groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
@@ -209,14 +221,16 @@ def select_judged_noise(
     asked: bool = False,
     schemes: Schemes | None = None,
 ) -> list[Noise]:
-    """Return the noise of the metric in which an effect is judged at each point, as far as that is known.
+    """Return, for each load point, the noise of the metric in which an effect is judged there, if it is known.
 
     Args:
         noise: The noise of one baseline, in all metrics at all points.
-        points: The points of the sweep.
-        metric: The primary metric; another metric may stand for it at a point. None: the metrics of OF_A_BASELINE.
-        asked: Whether to use exactly `metric`, although another metric would stand for it at a point.
-        schemes: Point → the kind of pair that gives the effect there, None for solo samples; without it: any kind.
+        points: The load points of the sweep.
+        metric: The primary metric, which another metric may replace at a point. If it is None, the metrics of
+            OF_A_BASELINE are used.
+        asked: True to use exactly `metric` at every point.
+        schemes: Point → the kind of pair (two arms measured at once) that gives the effect there, or None for solo
+            samples. Without this mapping, any kind is accepted.
 
     """
     judged: list[Noise] = []
@@ -233,10 +247,17 @@ def select_judged_noise(
 
 
 def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> list[Noise]:
-    """Return the noise of variants at points by the committed measurements of pairs (data/pairs), for lack of better.
+    """Return the noise of variants at load points by the committed measurements of pairs (data/pairs).
 
-    Those pairs were of other variants and loads. Only for CPU per request in a pair it is the noise of the variant on the
-    target, if its variance components (`lab.analysis.levels`) are committed.
+    It is used if no earlier run shows better. The committed pairs (two arms measured at once) were of other variants
+    and loads. Only the noise of CPU time per request in a pair is that of the variant itself, if its variance
+    components (`lab.analysis.levels`) are committed.
+
+    Args:
+        target: The target of the run.
+        variants: The names of the variants.
+        points: The load points.
+
     """
     noise: list[Noise] = []
     committed = list_committed_noise()
@@ -258,7 +279,7 @@ def select_committed_noise(target: str, variants: Iterable[str], points: Sequenc
 def share_left(sample: Sample) -> float | None:
     """Return the share of local ports in TIME_WAIT after a sample's load; None if the sample does not show it.
 
-    Older samples did not record these sockets: there the connections that the proxy opened stand for them.
+    Older samples did not record these sockets. For them it is estimated from the connections that the proxy opened.
     """
     if (end := sample.leftovers.get("end")) is not None:
         return None if end.unseen else find_taken_ports(end).share
@@ -277,8 +298,8 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
     """Find the loads that left too many local ports in TIME_WAIT after each of their solo samples.
 
     Returns:
-        (variant, load) → the least share of local ports that the load left waiting, of loads with LEAST_SAMPLES or more
-        valid solo samples.
+        (variant, load) → the least share of local ports that was left in TIME_WAIT. Only loads with at least
+        LEAST_SAMPLES valid solo samples (measured alone) are included.
 
     """
     shares: dict[VariantLoad, list[float | None]] = {}
@@ -292,13 +313,13 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
 
 
 def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], runs: Sequence[str] = ()) -> PlannedAnew:
-    """Count the additional bring-ups that a plan needs, because a load leaves too many ports for the next one.
+    """Count the additional bring-ups (starts of a system) that a plan needs, because loads leave too few free local ports.
 
-    One is counted for each load that follows such a load in the same bring-up.
+    Each load that follows such a load on the same start of a system needs one.
 
     Args:
         planned: The plan.
-        shares: (variant, load) → the least share of local ports that it is known to leave waiting (`leaving_loads`).
+        shares: (variant, load) → the least share of local ports that it leaves in TIME_WAIT (see `leaving_loads`).
         runs: The ids of the runs that showed these shares.
 
     """
@@ -316,9 +337,9 @@ def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], ru
 
 
 def find_fresh_bring_ups(planned: Plan, target: str) -> PlannedAnew:
-    """Count the additional bring-ups that a plan needs, by what all stored runs of its variants on a target show.
+    """Count the additional bring-ups (starts of a system) that a plan needs, by what all stored runs show.
 
-    The stored runs are the user's own and the committed ones.
+    The stored runs are the user's own and the committed ones with the same variants and target.
     """
     ups = [slot.bring_up for slot in planned.slots]
     if len(ups) == len(set(ups)):
@@ -341,12 +362,18 @@ def find_fresh_bring_ups(planned: Plan, target: str) -> PlannedAnew:
 
 
 def _is_solo_sample(loads: Set[tuple[str, str]], sample: Sample) -> bool:
-    """Return whether a sample is solo (of no pair) and is of one of these (variant, point)."""
+    """Return whether a sample is solo (measured alone) and its variant and load point are in a set.
+
+    Args:
+        loads: The set of (variant, name of the load point).
+        sample: The sample.
+
+    """
     return sample.pair is None and (sample.variant, sample.point.name) in loads
 
 
 def _find_runs(variants: Set[str], target: str) -> Iterator[RunStore]:
-    """Yield the stored runs on a target that have one of the variants, and only steady loads.
+    """Yield the stored runs on a target that have one of the variants and only loads without a disruption.
 
     To save time, the text of each run.json is searched before it is parsed.
     """
@@ -366,10 +393,16 @@ def _strip_name(point: LoadPoint) -> LoadPoint:
 
 
 def _find_part_left(slot: Slot, load: VariantLoad) -> float:
-    """Return how many ports a slot's load leaves waiting at least, as a share (0 to 1) of what a known load leaves.
+    """Return how many ports a planned load leaves in TIME_WAIT at least, as a share (0 to 1) of what a known load leaves.
 
-    The share is 0 if the slot's load is another one; more connections do not make it another. A shorter load leaves at least its
-    proportional part, since connections are opened fastest while ports are free. A side of a pair leaves half of that.
+    The share is 0 if the two loads differ in more than MAY_DIFFER, or if the planned one has fewer connections. A
+    shorter load leaves at least its proportional part, because most connections are opened while ports are free. One
+    side of a pair (two arms measured at once) leaves half of that.
+
+    Args:
+        slot: The planned measurement.
+        load: The known load: (variant, load point without its name).
+
     """
     variant, known_load = load
     point = _strip_name(slot.point)

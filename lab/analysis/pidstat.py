@@ -25,7 +25,8 @@ MEMORY_COLUMNS = ("minflt_per_s", "majflt_per_s", "vsz_kib", "rss_kib", "mem_per
 def build_cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
     """Return the CPU usage of each process and thread in each second, from a sample's usage table.
 
-    Columns: `t_s` (end of the second), role, pid, tid (null: the whole process), title, and CPU_COLUMNS in % of one CPU.
+    Columns: `t_s` (end of the second), role, pid, tid (null for the whole process), title, and CPU_COLUMNS in % of one
+    CPU.
     """
     return _split_seconds(usage).select(*HEAD, *_compute_cpu())
 
@@ -33,12 +34,12 @@ def build_cpu_table(usage: pl.DataFrame) -> pl.DataFrame:
 def memory_table(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
     """Return the memory usage of each process and thread in each second, from a sample's usage table.
 
-    The columns are those of `build_cpu_table`, with MEMORY_COLUMNS instead of CPU_COLUMNS: page faults per second, sizes at
-    the end of the second, and the part of the machine's memory in %.
+    Columns: those of `build_cpu_table`, but with MEMORY_COLUMNS instead of CPU_COLUMNS. These are page faults per
+    second, sizes at the end of the second, and the share of the machine's memory in %.
 
     Args:
         usage: The sample's usage table.
-        memory_bytes: The machine's memory; None: not known, so that `mem_percent` is null.
+        memory_bytes: The machine's memory. None if unknown; `mem_percent` is then null.
 
     """
     return _split_seconds(usage).select(*HEAD, *_compute_memory(memory_bytes))
@@ -47,11 +48,11 @@ def memory_table(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.Dat
 def summary(usage: pl.DataFrame, memory_bytes: int | None = None) -> pl.DataFrame:
     """Return one row per process and thread for a whole sample, as pidstat's `Average:` lines.
 
-    CPU usage and page faults are per second over the whole time of the process; sizes are means over all looks.
+    CPU usage and page faults are per second over the whole time of the process. Sizes are means over all observations.
 
     Args:
         usage: The sample's usage table.
-        memory_bytes: The machine's memory; None: not known, so that `mem_percent` is null.
+        memory_bytes: The machine's memory. None if unknown; `mem_percent` is then null.
 
     """
     looks = usage.group_by(KEY, maintain_order=True).agg(
@@ -69,9 +70,10 @@ _COUNTED = ("user_s", "system_s", "minflt", "majflt")
 
 
 def _split_seconds(usage: pl.DataFrame) -> pl.DataFrame:
-    """Return each look at a process with the increases (`…_more`) and the time (`span_s`) since the look before.
+    """Return each observation of a process with the increases (`…_more`) and the time (`span_s`) since the previous one.
 
-    The first look at each process is left out. So is the last one if it came too soon after the previous (LEAST_S).
+    The first observation of each process is left out. So is the last one if it came less than LEAST_S after the
+    previous one.
     """
     last = pl.col("t_s").last().over(KEY)
     before = pl.col("t_s").shift().over(KEY)

@@ -27,15 +27,16 @@ Line = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class RateCost:
-    """The idle cost and the marginal cost of one arm at two rates, and their differences from its baseline.
+    """The idle cost and the marginal cost of one arm (variant) at two rates, and their differences from its baseline.
 
     Attributes:
         arm: The name of the arm.
-        against: The arm that it is compared with; empty for a baseline.
+        against: The name of the baseline that it is compared with; empty for a baseline.
         rates: The lowest and the highest rate, in requests per second.
         idle: CPU cores at rate 0.
         marginal: CPU seconds of each additional request.
-        idle_change: The difference of the idle cost from the baseline's; None for a baseline, or without a common block.
+        idle_change: The difference of the idle cost from the baseline's. None for a baseline, or without a common block
+            (repetition).
         marginal_change: The difference of the marginal cost from the baseline's; None as for `idle_change`.
 
     """
@@ -50,16 +51,23 @@ class RateCost:
 
     @property
     def even_rate(self) -> float | None:
-        """The rate in requests per second above which the marginal cost is most of the cost; None unless both are positive."""
+        """The rate in requests per second at which the idle cost equals the marginal cost of all requests.
+
+        Above it, requests cause most of the cost. It is None unless both costs are positive.
+        """
         positive = self.idle.effect > 0 and self.marginal.effect > 0
         return self.idle.effect / self.marginal.effect if positive else None
 
 
 def compute_rate_costs(summary: Summary) -> list[RateCost]:
-    """Return the idle and marginal costs of each arm of a run, in the order of its table; empty without two given rates.
+    """Compute the idle cost (CPU cores at rate 0) and marginal cost (CPU seconds per further request) of each arm.
 
     Args:
         summary: The summary of the run's steady loads.
+
+    Returns:
+        The costs in the order of the summary's table. Empty unless the same load was measured at two offered rates that
+        are far enough apart (`LEAST_SPREAD`).
 
     """
     ends = _find_ends(summary.points)
@@ -72,7 +80,10 @@ def compute_rate_costs(summary: Summary) -> list[RateCost]:
 
 
 def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | None:
-    """Return the points with the lowest and the highest given rate of loads that are the same otherwise."""
+    """Return the points with the lowest and the highest offered rate, among loads that differ only in their rate.
+
+    None unless the highest rate is at least LEAST_SPREAD times the lowest.
+    """
     alike: dict[LoadPoint, list[tuple[float, LoadPoint]]] = {}
     for point in points:
         if point.rate_rps is not None and point.disturbance is None:
@@ -86,7 +97,13 @@ def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | Non
 
 
 def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
-    """Yield the cost of an arm from its rows at the lowest and the highest rate; nothing without a block that has both."""
+    """Yield the idle and marginal cost of an arm; nothing if no block (repetition) has a value at both rates.
+
+    Args:
+        low: The arm's row at the lowest rate.
+        high: The arm's row at the highest rate.
+
+    """
     pairs = [row.pair for row in (low, high) if row.pair is not None]
     own = _fit_lines(*(pair.own for pair in pairs)) if len(pairs) == 2 else _fit_lines(low.cell, high.cell)
     base: Mapping[int, Line] = {}
@@ -104,7 +121,13 @@ def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
 
 
 def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:
-    """Return block → the line through the CPU cores at two rates, in the blocks that have both."""
+    """Return block → (idle cost, marginal cost), by the line through the CPU cores used at two rates.
+
+    Args:
+        low: The arm's samples at the lower rate.
+        high: The arm's samples at the higher rate. Only blocks (repetitions) that both have are used.
+
+    """
     lines: dict[int, Line] = {}
     points = [(cell.known("rate"), cell.known("cpu_per_request")) for cell in (low, high)]
     for block in set.intersection(*(set(values) for both in points for values in both)):
@@ -117,7 +140,14 @@ def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:
 
 
 def _estimate(own: Mapping[int, Line], base: Mapping[int, Line], place: int) -> stats.Estimate:
-    """Return the mean of one of the two costs over the blocks, less the baseline's in the same blocks where it is given."""
+    """Return the mean of one of the two costs over the blocks or, given a baseline, the mean difference from it.
+
+    Args:
+        own: Block (repetition) → (idle cost, marginal cost) of the arm.
+        base: The same for the baseline; empty to return the arm's own mean.
+        place: 0 for the idle cost, 1 for the marginal cost.
+
+    """
     blocks = sorted(own.keys() & base.keys()) if base else sorted(own)
     zero = (0.0, 0.0)
     return stats.estimate_difference(

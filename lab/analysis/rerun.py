@@ -23,12 +23,13 @@ NO_LOAD = ("--", "--json", "--plan")
 def measure_command(record: RunRecord, arms: str) -> str:
     """Return the command that measures arms with the load and target of a stored run: `just bench ARMS …`.
 
-    Of a run that searched the highest rate within a latency bound (knee) it is `just knee ARMS …` with the run's options.
-    If the run's variants exist only in its own manifests, as those of an ablation do, it is the run's own command.
+    For a run that searched the knee (highest rate within a latency bound), it is `just knee ARMS …` with the run's
+    options. If the run's variants exist only in its own manifests, as those of an ablation do, it is the run's own
+    command.
 
     Args:
         record: The record of the stored run.
-        arms: The arms as the command line names them.
+        arms: The names of the arms (variants), separated by spaces.
 
     """
     if record.manifests is not None:
@@ -48,7 +49,10 @@ def measure_command(record: RunRecord, arms: str) -> str:
 
 
 def _without_log(record: RunRecord, arguments: Iterable[str]) -> Iterator[str]:
-    """Yield arguments of a run's command, with the run in place of the access log that its load was made from."""
+    """Yield arguments of a run's command, with the run's id in place of the access log that its load was made from.
+
+    `--traffic=access.log` becomes `--traffic=RUN`.
+    """
     for argument in arguments:
         yield f"{TRAFFIC}={record.id}" if argument.startswith(f"{TRAFFIC}=") else argument
 
@@ -56,16 +60,20 @@ def _without_log(record: RunRecord, arguments: Iterable[str]) -> Iterator[str]:
 def bench(arms: str, sweep: str | None, target: str | None) -> str:
     """Return the command that measures arms under a sweep on a target: `just bench ARMS --sweep S --target T`.
 
-    The default target (or None) is not named.
+    Args:
+        arms: The names of the arms (variants), separated by spaces.
+        sweep: The sweep (named list of loads).
+        target: The target. The default target, or None, is left out of the command.
+
     """
     return f"just bench {arms} --sweep {sweep}{place(target)}"
 
 
 def load(record: RunRecord) -> str:
-    """Return the options of a command that give it a stored run's load and target, with a leading space.
+    """Return the options that give a command the load and target of a stored run, with a leading space.
 
-    They are ` --sweep S --sustained --knee R --k6-out O --target T`, each only where it is not the default. A sweep that
-    was given as a file is named by the same path.
+    They are ` --sweep S --sustained --knee R --k6-out O --target T`; each is left out if it is the default. A sweep
+    that was given as a file is named by the same path.
     """
     from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -81,13 +89,13 @@ def load(record: RunRecord) -> str:
 
 
 def placed(knee: AtKnee | None, output: str | None) -> str:
-    """Return the options ` --knee R --k6-out O` of a command, each only where it applies, with a leading space.
+    """Return the options ` --knee R --k6-out O` of a command, each only if it applies, with a leading space.
 
     Args:
-        knee: The knee (highest rate within the latency bound) at which the run's rates were set; None: at none. R is the
-            rate, not the id of the search that found it: that run may be gone.
-        output: The format O in which k6 writes every request; None: it writes none. Writing costs CPU, so runs with and
-            without it have different noise.
+        knee: The knee (highest rate within the latency bound) from which the run's rates were derived, or None. R is
+            its rate, not the id of the search that found it, because that run may have been deleted.
+        output: The format O in which k6 writes every request, or None. Writing costs CPU, so runs with and without it
+            have different noise.
 
     """
     at_knee = "" if knee is None else f" --knee {knee.rate_rps!r}".removesuffix(".0")
@@ -95,9 +103,9 @@ def placed(knee: AtKnee | None, output: str | None) -> str:
 
 
 def place(target: str | None) -> str:
-    """Return the option ` --target T` of a command; empty for the default target, and where the target is not known.
+    """Return the option ` --target T` of a command; empty for the default target, and for None.
 
-    For a remote cluster ` --context NAME` follows, as the user must name the context each time.
+    For a remote cluster ` --context NAME` follows, because the user must name the context each time.
     """
     return ("" if target in (None, DEFAULT_TARGET) else f" --target {target}") + _format_context(target)
 

@@ -33,7 +33,9 @@ LATENCIES = (*(f"latency_{label.replace('.', '_')}_s" for label in QUANTILES), "
 
 
 def frame_samples(run: RunStore, samples: Iterable[Sample]) -> pl.DataFrame:
-    """Return samples of a run as a frame with a row each, and the same columns whatever was measured.
+    """Return samples of a run as a frame with one row each.
+
+    The columns are the same for every run, whatever was measured.
 
     Args:
         run: The run.
@@ -44,9 +46,9 @@ def frame_samples(run: RunStore, samples: Iterable[Sample]) -> pl.DataFrame:
 
 
 def make_samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Return rows of `flatten_sample` as a table.
+    """Convert flat rows, as `flatten_sample` returns them, into a frame.
 
-    It always has the fields of the record and the kinds of errors, whatever was measured.
+    Columns for all fields of the record and all kinds of errors are always present, whatever was measured.
     """
     kinds = _list_columns()
     names = dict.fromkeys([*kinds, *(name for row in rows for name in row)])
@@ -54,14 +56,14 @@ def make_samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
-    """Return a sample as a flat row by column.
+    """Return a sample as a flat row: column → value.
 
     `cpu_per_request_s`, `goodput_rps` and `latency_*_s` are computed as for the lab's own tables.
 
     Args:
         run: The id of the run.
         sample: The sample.
-        latency: The latency histogram of the sample; None where there is none.
+        latency: The latency histogram of the sample; None without latencies.
 
     """
     row: Row = {"run": run, "sample": sample.id, "point": sample.point.name, "valid": sample.valid}
@@ -90,9 +92,15 @@ def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
 
 
 def _flatten(prefix: str, nested: Mapping[str, Any], taken: Row) -> Row:
-    """Return nested values by flat names: `{"proxy/x": 1}` becomes `{"counters_proxy_x": 1}`.
+    """Return nested values by flat names: `counters` with `{"proxy/x": 1}` becomes `{"counters_proxy_x": 1}`.
 
-    A name that would be the same as another one keeps its own characters.
+    If two names would become equal, the second keeps its original characters.
+
+    Args:
+        prefix: The beginning of every name.
+        nested: The nested values.
+        taken: The row so far, whose names must not be used again.
+
     """
     flat: Row = {}
     for key, value in nested.items():
@@ -105,7 +113,7 @@ def _flatten(prefix: str, nested: Mapping[str, Any], taken: Row) -> Row:
 
 
 def _list_columns() -> dict[str, Kind | None]:
-    """Return the columns that are there whatever was measured, in their order, with the types of numbers.
+    """Return the columns that are always present, in their order: name → type, or None for text.
 
     The types prevent a column of unknown numbers from becoming text.
     """

@@ -30,21 +30,21 @@ def summarise_run(
     disturbed: bool = False,
     seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """Summarise a stored run, by the plan, primary metrics and snippets that its record has.
+    """Summarise a stored run, with the plan, primary metrics and manifest snippets of its record.
 
-    If the run's blocks were planned for a metric that the user named, that is the primary metric of its steady loads.
+    If the user named a metric for which the run's blocks were planned, it is the primary metric of the steady loads.
 
     Args:
         record: The run's record.
         samples: All samples of the run.
-        histogram_of: The function that reads a sample's histogram of latencies. It is called once per counted sample of a
-            steady load.
-        disturbed: Whether to summarise the disrupted loads instead of the steady ones.
-        seconds_of: The function that reads what a sustained sample did second by second; None: effects within samples are
-            not computed.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called for each counted sample of
+            a steady load.
+        disturbed: True to summarise the disrupted loads, False for the steady ones.
+        seconds_of: The function that reads the running totals within a sustained sample, second by second. If it is
+            None, effects within samples are not computed.
 
     Raises:
-        MeasuringError: Samples do not belong together.
+        MeasuringError: The samples mix targets, loads or generators, or do not belong to the plan.
 
     """
     ran = {arm.name: record.variants[arm.variant] for arm in record.arms}
@@ -98,21 +98,22 @@ def summarise(
     knobs: Mapping[str, Sequence[str]] | None = None,
     seconds_of: SecondsOf | None = None,
 ) -> Summary:
-    """Summarise samples as a table, with a row for each arm at each point of a plan, measured or not.
+    """Summarise samples as a table, with a row for each planned arm (variant) at each load point, measured or not.
 
     Args:
         plan: The plan.
         samples: All samples of the run.
-        histogram_of: The function that reads a sample's histogram of latencies. It is called once per counted sample of a
-            steady load.
-        questions: The questions that the run was to answer.
-        snippets: Arm → the manifest snippet that a reader applies if the arm's variant is better.
-        disturbed: Whether to summarise the disrupted loads instead of the steady ones.
-        knobs: Arm → the knobs of its variant; None: it is not computed when local ports run out.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called for each counted sample of
+            a steady load.
+        questions: The questions that the run must answer.
+        snippets: Name of an arm → the manifest snippet to apply if the arm's variant is better.
+        disturbed: True to summarise the disrupted loads, False for the steady ones.
+        knobs: Name of an arm → the knobs (changed settings) of its variant. If it is None, it is not computed when
+            local ports run out.
         seconds_of: As for `summarise_run`.
 
     Raises:
-        MeasuringError: Samples do not belong together.
+        MeasuringError: The samples mix targets, loads or generators, or do not belong to the plan.
 
     """
     cells = build_cells(plan, samples, histogram_of, disturbed)
@@ -151,7 +152,10 @@ def summarise(
 
 
 def list_null_arms(arms: Sequence[Arm]) -> list[Arm]:
-    """Return the null arms: arms of a variant that are compared with the same variant, except those of A/A pairs."""
+    """Return the null arms of a run, which compare a variant with itself under another name.
+
+    The arm that only repeats the baseline (A/A) is not one of them.
+    """
     variant_of = {arm.name: arm.variant for arm in arms}
     return [arm for arm in arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant]
 
@@ -159,13 +163,14 @@ def list_null_arms(arms: Sequence[Arm]) -> list[Arm]:
 def decide_run(
     record: RunRecord, cells: Cells, samples: Sequence[Sample], seconds_of: SecondsOf | None
 ) -> Mapping[tuple[str, str, str], Effect]:
-    """Return (arm, point, metric) → the effect with its decision, as the run's tables have it.
+    """Return (arm, load point, metric), all by name → the effect with its decision, as in the run's tables.
 
     Args:
         record: The run's record.
-        cells: The cells of the run, of steady and of disrupted loads.
+        cells: The samples of the run by arm (variant) and load point, of steady and of disrupted loads.
         samples: All samples of the run.
-        seconds_of: Returns what a sustained sample did second by second; None: sustained loads are decided by their mean.
+        seconds_of: The function that reads the running totals within a sustained sample, second by second. If it is
+            None, sustained loads are decided by their mean.
 
     """
     table_effects: dict[tuple[str, str, str], Effect] = {}
@@ -181,14 +186,23 @@ def decide_run(
 
 
 def _compute_sustained_thirds(cells: Cells, arm: Arm, point: LoadPoint, seconds_of: SecondsOf | None) -> Thirds | None:
-    """Return an arm's effects in each third of its sustained samples; None where the load or the samples have none."""
+    """Return an arm's effects in each third of its sustained samples (loads of minutes); None for any other load.
+
+    The result is also None if the arm has no baseline, or if the samples have no totals by second.
+    """
     if seconds_of is None or not point.sustained or not arm.baseline:
         return None
     return compute_thirds(cells.at(arm.name, point).counted, cells.at(arm.baseline, point).counted, seconds_of)
 
 
 def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
-    """Return the questions that a run was to answer, as its design and its variants' hypotheses fixed them."""
+    """Return the questions that a run must answer, as its design and its variants' hypotheses fixed them.
+
+    Args:
+        record: The run's record.
+        disturbed: True for the questions about disrupted loads, False for those about steady ones.
+
+    """
     variants = {arm.name: record.variants[arm.variant] for arm in record.arms if arm.role == "variant"}
     design = record.designed
     metric = design.planned_for.asked if design.planned_for and not disturbed else None
@@ -201,10 +215,11 @@ def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
 
 
 def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, LoadPoint]]:
-    """Return (arm, point) for each row of a table, in the table's order.
+    """Return (arm, load point) for each row of a table, in the table's order.
 
-    There is no row where an arm is not planned at a point. Points are in plan order, control runs last. At each point the direct reference comes first, then the baselines, then
-    the variants, each followed by the arm that repeats it (A/A) if there is one.
+    Points are in plan order, with control runs (loads without their disruption) last. At each point the direct
+    reference (no proxy) comes first, then the baselines, then the variants. Each is followed by the arm that repeats it
+    (A/A), if there is one. An arm that is not planned at a point has no row there.
     """
     arms = {arm.name: arm for arm in cells.plan.arms}
     ranked: list[tuple[int, int, bool, Arm]] = []

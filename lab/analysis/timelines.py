@@ -57,15 +57,15 @@ Single probes and transfers have figures for themselves.
 def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: pl.Series | None = None) -> pl.DataFrame:
     """Count a sample's requests in bins of time: rates, latencies, and failures by kind.
 
-    There is a row with the columns of BINS_SCHEMA for each bin, from the first due request to the last answer. Empty bins
-    have rates of 0.
+    There is a row with the columns of BINS_SCHEMA for each bin, from the first due request to the last answer. Empty
+    bins have rates of 0.
 
     Args:
         requests: The log of requests.
         zero_s: The moment from which times are counted, in seconds since the epoch.
         width_s: The width of a bin in seconds.
-        right: For each request, whether it got a right answer, so that it does not count as failed
-            (`lab.records.outcomes.mark_right_answers`). None: only requests with a good answer do not count as failed.
+        right: For each request, whether it got a right answer and so did not fail
+            (`lab.records.outcomes.mark_right_answers`). If it is None, a request failed unless its answer is good.
 
     """
     if requests.is_empty():
@@ -104,7 +104,7 @@ def _locate_bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
 
 
 def find_range(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return for each moment the smallest and the largest rate of good answers among several blocks.
+    """Return, for each moment, the smallest and the largest rate of good answers among several blocks (repetitions).
 
     Args:
         frames: The bins (`bins`) of each block, with times from the same moment of the load.
@@ -121,7 +121,7 @@ def find_range(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def marks(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Return a sample's events as marks on a timeline, in the order of time.
+    """Return a sample's events as marks on a timeline, ordered by time.
 
     Args:
         events: The log of events.
@@ -161,7 +161,7 @@ def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
 
 
 def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
-    """Return a row for each transfer of a large body (upload or download) in a sample, also for failed transfers.
+    """Return a row for each transfer of a large body (upload or download) in a sample, including failed transfers.
 
     Args:
         events: The log of events (`lab.records.incidents` finds the transfers in it).

@@ -45,23 +45,26 @@ class OverBoots:
 
 
 def estimate_over_boots(effects: Sequence[float], errors: Sequence[float], confidence: float = 0.95) -> OverBoots:
-    """Return the mean effect over boots with its confidence interval, by a random-effects model.
+    """Estimate the mean effect over boots of the machine with its confidence interval, by a random-effects model.
 
-    The variance between boots, tau², is Paule and Mandel's (1982, J. Res. NBS 87:377): the value at which the weighted sum of squares is
-    k - 1, or 0 where that sum is already smaller without it. Weights are 1 / (SE² + tau²). The interval is Hartung and Knapp's (2001,
-    Statist. Med. 20:3875; Sidik & Jonkman 2002): mean ± t(k - 1) · √(q / Σw). Here q is the weighted mean square about the mean, which is 1
-    where tau² > 0.
+    The variance between boots, tau², is Paule and Mandel's (1982, J. Res. NBS 87:377). It is the value at which the
+    weighted sum of squares is k - 1 for k boots. If that sum is already smaller without tau², it is 0. Weights are 1 /
+    (SE² + tau²).
 
-    Where effects agree better than their errors suggest, q is below 1, and the fixed-effect interval, mean ± z / √Σ(1 / SE²), can be wider.
-    The result is then the fixed-effect interval (Wiksten, Rücker & Schwarzer 2016, Statist. Med. 35:2503), so it is never narrower than that.
+    The interval is Hartung and Knapp's (2001, Statist. Med. 20:3875; Sidik & Jonkman 2002): mean ± t(k - 1) · √(q /
+    Σw). Here q is the weighted mean square about the mean, which is 1 if tau² > 0.
+
+    If effects agree better than their errors suggest, q is below 1. The fixed-effect interval, mean ± z / √Σ(1 / SE²),
+    can then be wider. The wider of the two is returned (Wiksten, Rücker & Schwarzer 2016, Statist. Med. 35:2503).
 
     Args:
         effects: A log-ratio or difference for each boot, two or more.
-        errors: The standard errors of the effects; 0 where every block of a boot had the same value.
+        errors: The standard errors of the effects. An error is 0 if every block (repetition) of a boot had the same
+            value.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
-        ValueError: For fewer than two boots, sizes that differ, numbers that are not finite, or a negative error.
+        ValueError: There are fewer than two boots, unequal sizes, numbers that are not finite, or a negative error.
 
     """
     y, errors_ = np.asarray(effects, dtype=np.float64), np.asarray(errors, dtype=np.float64)
@@ -81,9 +84,10 @@ def estimate_over_boots(effects: Sequence[float], errors: Sequence[float], confi
 
 
 def estimate_between_variance(effects: Floats, variances: Floats) -> float:
-    """Return Paule and Mandel's tau², the variance between boots; 0 where boots do not differ.
+    """Return Paule and Mandel's estimate of the variance between boots (tau²), at which the weighted mean square is 1.
 
-    With this variance the weighted mean square about the mean is 1.
+    The result is 0 if the effects differ no more than their errors explain. If an error is 0, it is a tiny positive
+    number instead.
 
     Args:
         effects: The effect on each boot.
@@ -109,7 +113,13 @@ def _weigh(effects: Floats, variances: Floats) -> tuple[float, float, float]:
 
 
 def compute_standard_error(sd: float | None, n: int) -> float | None:
-    """Return the standard error of a mean of `n` blocks from their standard deviation; None below two blocks."""
+    """Return the standard error of a mean: sd / √n; None for fewer than two blocks.
+
+    Args:
+        sd: The standard deviation of the blocks (repetitions), or None.
+        n: The number of blocks.
+
+    """
     return None if sd is None or n < 2 else sd / sqrt(n)
 
 

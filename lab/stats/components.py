@@ -18,10 +18,12 @@ from scipy import special
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One variance component: the variation between repeats, between worker generations or between bring-ups.
+    """One variance component: the variation between repeats, between worker generations, or between bring-ups.
+
+    A worker generation is the worker processes between two reloads; a bring-up is one start of the system.
 
     Attributes:
-        sd: The standard deviation; 0 where the means differ by less than the components below explain.
+        sd: The standard deviation; 0 if the means differ less than the components below explain.
         low: The lower end of the confidence interval of `sd`.
         high: The upper end of the confidence interval of `sd`.
         degrees: The degrees of freedom of the component's mean square.
@@ -38,9 +40,11 @@ class Component:
 class Components:
     """The variance components of repeats within worker generations within bring-ups, and the mean of all values.
 
+    A worker generation is the worker processes between two reloads; a bring-up is one start of the system.
+
     Attributes:
         mean: The mean of all values.
-        repeat: The variation between repeats in one generation; None where nothing was repeated.
+        repeat: The variation between repeats in one generation; None if nothing was repeated.
         generation: The variation between worker generations in one bring-up; None for one generation per bring-up.
         bring_up: The variation between bring-ups; None for a single bring-up.
 
@@ -55,9 +59,12 @@ class Components:
 def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Components:
     """Estimate the variance components of a balanced nested design, with their confidence intervals.
 
-    The interval of the lowest repeated component is the exact χ² interval. The intervals of those above are the modified large-sample
-    limits for a difference of mean squares (Ting, Burdick, Graybill, Jeyaratnam & Lu 1990, J. Stat. Comput. Simul. 35:135; Burdick & Graybill
-    1992, §3.3), and limits below 0 become 0. Where nothing is repeated below a component, it includes the variation of the components below.
+    The design is repeats within worker generations (the worker processes between two reloads) within bring-ups (starts
+    of a system). If nothing is repeated below a component, the component includes the variation of those below.
+
+    The lowest component that is repeated has the exact χ² interval. The components above have the modified large-sample
+    limits for a difference of mean squares, and limits below 0 become 0. (Ting, Burdick, Graybill, Jeyaratnam & Lu
+    1990, J. Stat. Comput. Simul. 35:135; Burdick & Graybill 1992, §3.3.)
 
     Args:
         values: Finite numbers, shape (bring-ups, generations, repeats).
@@ -87,11 +94,11 @@ def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Comp
 def _estimate_component(
     mean_square: tuple[float, int], lower_square: tuple[float, int] | None, size: int, confidence: float
 ) -> Component:
-    """Return one component from its mean square and that of the next component below.
+    """Compute one variance component from its mean square and that of the next component below.
 
     Args:
-        mean_square: The mean square of the component and its degrees of freedom.
-        lower_square: The same of the next repeated component below; None where the component is the lowest.
+        mean_square: (mean square of the component, its degrees of freedom).
+        lower_square: The same for the next repeated component below; None if this component is the lowest.
         size: The number of values in one mean of the component.
         confidence: The coverage of the interval, as a fraction.
 
@@ -114,5 +121,13 @@ def _estimate_component(
 
 
 def _chi_square_above(tail: float, degrees: int) -> float:
-    """Return the χ² value that is exceeded with the probability `tail` (loading `scipy.stats` takes a second)."""
+    """Return the χ² value that is exceeded with a given probability.
+
+    `scipy.stats` has the same function, but takes a second to import.
+
+    Args:
+        tail: The probability.
+        degrees: The degrees of freedom.
+
+    """
     return float(special.chdtri(degrees, tail))

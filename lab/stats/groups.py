@@ -30,16 +30,19 @@ A whole run with noise of the committed kind has some 40 of them, and shows a fa
 
 
 def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]] | None:
-    """Split values into two clusters, the lower first, or return None where one cluster explains them.
+    """Split values into two clusters, the lower one first; None if a single group explains them.
 
-    The best split in two groups is that with the largest sum of squares between them, on logarithms; it cuts the sorted values in
-    one place. The F test of a split fixed beforehand is F = between / (within / (n - 2)) with 1 and n - 2 degrees of freedom. The best
-    split is the largest over all 2^(n-1) - 1 - n splits into groups of two or more. Its p-value is therefore at most that many times
-    the p-value of one split (Bonferroni's inequality; Engelman & Hartigan 1969, Journal of the American Statistical Association 64:1647,
-    have the statistic).
+    The best split maximises the sum of squares between two groups of logarithms, and cuts the sorted values in one
+    place. The F test of a split fixed beforehand is F = between / (within / (n - 2)) with 1 and n - 2 degrees of
+    freedom.
+
+    The best split is chosen among all 2^(n-1) - 1 - n splits into groups of two or more. Its p-value is therefore at
+    most that many times the p-value of one split (Bonferroni's inequality). The statistic is that of Engelman &
+    Hartigan 1969, Journal of the American Statistical Association 64:1647.
 
     Args:
-        values: A positive, finite number per block, in any order. Other numbers have no logarithm: the result is None.
+        values: One positive, finite number per block (repetition), in any order. If there are other numbers, which have
+            no logarithm, the result is None.
 
     """
     x = np.sort(np.asarray(values, dtype=np.float64))
@@ -64,15 +67,15 @@ def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequenc
 def compute_label_p(values: Sequence[float], labels: Sequence[str]) -> float | None:
     """Return the p-value of a one-way analysis of variance: whether means differ by label more than noise explains.
 
-    F = (between / (k - 1)) / (within / (n - k)) with k - 1 and n - k degrees of freedom (Fisher 1925, Statistical Methods for Research
-    Workers, chapter VII).
+    F = (between / (k - 1)) / (within / (n - k)) with k - 1 and n - k degrees of freedom (Fisher 1925, Statistical
+    Methods for Research Workers, chapter VII).
 
     Args:
-        values: A number per block; its logarithm where noise multiplies.
+        values: One number per block (repetition). It should be a logarithm if the noise is multiplicative.
         labels: The label of each block. Labels with fewer than `LEAST_VALUES` numbers are left out.
 
     Returns:
-        The p-value, or None where fewer than two labels remain or the numbers within them do not vary.
+        The p-value; None if fewer than two labels remain, or if the numbers within each label are all equal.
 
     """
     by_label: dict[str, list[float]] = {}
@@ -93,8 +96,9 @@ def compute_label_p(values: Sequence[float], labels: Sequence[str]) -> float | N
 def compute_shares_p(hits: Sequence[int], totals: Sequence[int]) -> float:
     """Return the two-sided p-value of Fisher's exact test that several groups have the same share of hits.
 
-    With all margins given, group i has h_i hits with a probability in proportion to the product of C(totals_i, h_i) (Freeman & Halton 1951,
-    Biometrika 38:141). The p-value is the probability of all tables that are no more likely than the observed one.
+    With all margins given, the probability that each group i has h_i hits is proportional to the product of C(totals_i,
+    h_i) (Freeman & Halton 1951, Biometrika 38:141). The p-value is the probability of all tables that are no more
+    likely than the observed one.
 
     Args:
         hits: The number of hits in each group.

@@ -31,10 +31,15 @@ Kind = Literal["exact", "quantiles"]
 
 
 def find_buckets(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the bucket numbers of latencies in µs, in the same shape; negative ones count as 0, long ones as 120 s.
+    """Return the bucket numbers of latencies, as an array of the same shape.
+
+    Negative latencies count as 0, those longer than 120 s as 120 s.
+
+    Args:
+        value_us: The latencies in µs.
 
     Raises:
-        ValueError: For NaN: a latency that was not measured has no bucket.
+        ValueError: A latency is NaN.
 
     """
     latency = np.asarray(value_us, dtype=np.float64)
@@ -50,7 +55,10 @@ def find_buckets(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def compute_bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the lowest and the highest latency of the given buckets, in seconds (whole µs, both ends included)."""
+    """Return the lowest and the highest latency of each given bucket, as two arrays in seconds.
+
+    Both ends are whole µs and belong to the bucket.
+    """
     number = np.asarray(bucket, dtype=np.int64)
     shift = np.maximum((number - LINEAR_BUCKETS) // BUCKETS_PER_DOUBLING + 1, 0)
     low = np.where(
@@ -70,12 +78,13 @@ HIGHEST_S = compute_bucket_edges_s(np.arange(BUCKETS))[1]
 
 @dataclass(frozen=True)  # without slots, which would forbid the cached property `up_to`
 class Histogram:
-    """A latency histogram: integer counts over the fixed buckets, and where the counts came from.
+    """A latency histogram: integer counts over fixed buckets, and where the counts came from.
 
     Attributes:
         counts: The requests in each bucket, int64, shape (BUCKETS,).
-        kind: `exact` where every latency was counted. `quantiles` where the counts were placed between printed percentiles, all at
-            the upper one; percentiles between two printed ones are then rounded up.
+        kind: `exact` if every latency was counted. `quantiles` if the counts were derived from percentiles that a
+            program printed. Requests between two printed percentiles then count at the upper one, so percentiles
+            between the two are rounded up.
 
     """
 
@@ -87,7 +96,7 @@ class Histogram:
         """Create a latency histogram without any request.
 
         Args:
-            kind: Where counts that are added come from, as in the attribute `kind`.
+            kind: `exact`, or `quantiles` for counts derived from printed percentiles, as in the attribute `kind`.
 
         """
         return Histogram(np.zeros(BUCKETS, dtype=np.int64), kind)
@@ -104,7 +113,7 @@ class Histogram:
 
         Args:
             pairs: Pairs of a latency in seconds and a count, or an array of such pairs, shape (n, 2).
-            kind: Where the counts come from: `exact`, or `quantiles` if they were derived from printed percentiles.
+            kind: `exact`, or `quantiles` if the counts were derived from printed percentiles.
 
         """
         counts = np.zeros(BUCKETS, dtype=np.int64)
@@ -131,15 +140,15 @@ class Histogram:
 
     @cached_property
     def up_to(self) -> npt.NDArray[np.int64]:
-        """The cumulative counts of a latency histogram: the requests in each bucket and all lower ones.
+        """The cumulative counts of this histogram: the requests in each bucket and all lower ones, shape (BUCKETS,).
 
-        The shape is (BUCKETS,). Every percentile is computed from these counts.
+        Every percentile is computed from these counts.
         """
         return np.cumsum(self.counts)
 
     @property
     def total(self) -> int:
-        """The number of requests in a latency histogram."""
+        """The number of requests in this latency histogram."""
         return int(self.up_to[-1])
 
     def merge(self, histogram: Histogram) -> Histogram:
@@ -148,10 +157,13 @@ class Histogram:
         return Histogram(self.counts + histogram.counts, kind)
 
     def quantile_s(self, probability: float) -> float | None:
-        """Return the latency in seconds that a share `probability` of requests does not exceed: its bucket's top.
+        """Return a percentile of the latencies in seconds, rounded up to the top of its bucket.
+
+        Args:
+            probability: The share of requests (0 to 1) that take no longer.
 
         Returns:
-            None when fewer than `LEAST_BEYOND` samples lie beyond the latency: too few to show it.
+            The latency; None if fewer than `LEAST_BEYOND` requests lie beyond it, which are too few to know it.
 
         """
         total = self.total
@@ -162,15 +174,16 @@ class Histogram:
 
     @property
     def maximum_s(self) -> float | None:
-        """The longest latency in seconds: the top of a histogram's highest filled bucket; None without a request."""
+        """The longest latency in seconds: the top of this histogram's highest filled bucket; None without a request."""
         filled = np.flatnonzero(self.counts)
         return float(compute_bucket_edges_s(filled[-1])[1]) if filled.size else None
 
     @property
     def mean_s(self) -> float | None:
-        """The mean latency of a histogram's requests in seconds; None without a request.
+        """The mean latency of this histogram's requests in seconds; None without a request.
 
-        For printed percentiles the mean is the integral of the curve through them, with straight lines between neighbours.
+        For counts from printed percentiles, it is the integral of the curve through them, with straight lines between
+        neighbours.
         """
         if not self.total:
             return None

@@ -44,9 +44,9 @@ class KneeSearchSettings:
     """The settings of a search for the knee, the highest rate within the latency bound.
 
     Attributes:
-        start_rps: The first rate that is tried, in requests per second.
-        precision: The relative gap at which the search ends: the lowest rate that fails is at most 1 + this times the highest that passes,
-            or the next whole number.
+        start_rps: The first rate to try, in requests per second.
+        precision: The relative gap at which the search ends. The lowest rate that fails is then at most (1 + precision)
+            times the highest rate that passes, or the next whole number.
         least_rps: The lowest rate that may be tried.
         most_rps: The highest rate that may be tried.
 
@@ -60,7 +60,10 @@ class KneeSearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class KneeTrial:
-    """A rate that a search for the knee has tried, and the verdict: passed, failed or unclear (machine was busy)."""
+    """A rate that a search for the knee (highest rate within the latency bound) has tried, and the verdict.
+
+    The verdict is `pass`, `fail`, or `unclear` if the machine was busy.
+    """
 
     rate_rps: int
     verdict: Verdict
@@ -68,12 +71,13 @@ class KneeTrial:
 
 @dataclass(frozen=True, slots=True)
 class NextTrial:
-    """The rate that a search for the knee tries next, and the stage of the search that needs this trial.
+    """The rate to try next in a search for the knee (highest rate within the latency bound), and the stage that needs it.
 
     Attributes:
         rate_rps: The rate in requests per second.
-        stage: `ramp` and `bisection` look for the knee. `again` repeats a rate that failed, until the majority of its trials
-            decides. `doubt` tries the lowest failing rate once more. `confirmation` tries the highest passing rate once more.
+        stage: The reason for the trial. `ramp` and `bisection` search for the knee. `again` repeats a rate that failed,
+            until the majority of its trials decides. `doubt` tries the lowest failing rate once more, and
+            `confirmation` the highest passing rate.
 
     """
 
@@ -82,17 +86,17 @@ class NextTrial:
 
     @property
     def fresh(self) -> bool:
-        """True if this trial of a rate needs a freshly started system: a confirmation, or a doubted failure."""
+        """True if this trial of a rate needs a freshly started system, because it confirms or doubts an earlier result."""
         return self.stage in ("confirmation", "doubt")
 
 
 @dataclass(frozen=True, slots=True)
 class KneeFound:
-    """The answer of a search for the knee, in requests per second.
+    """The answer of a search for the knee (highest rate within the latency bound), in requests per second.
 
     Attributes:
         passes_rps: The knee: the highest rate that passes, which was confirmed.
-        fails_rps: The lowest rate that failed; None where the highest rate of the settings (`most_rps`) passed.
+        fails_rps: The lowest rate that failed; None if even the highest allowed rate (`most_rps`) passed.
 
     """
 
@@ -105,10 +109,10 @@ class KneeNotFound:
     """The end of a search that found no knee (highest rate within the latency bound).
 
     Attributes:
-        passes_rps: The highest rate that passed, confirmed or not; None without one.
-        fails_rps: The lowest rate that failed, even if only once; None without one.
-        why: `unclear`: three trials in a row were inconclusive. `nothing`: not even `least_rps` passes. `endless`: `MAX_TRIALS` trials
-            gave no answer.
+        passes_rps: The highest rate that passed, confirmed or not; None if none passed.
+        fails_rps: The lowest rate that failed, even if only once; None if none failed.
+        why: `unclear` if three trials in a row were inconclusive, `nothing` if not even `least_rps` passes, `endless`
+            if `MAX_TRIALS` trials gave no answer.
 
     """
 
@@ -121,9 +125,14 @@ SearchStep = NextTrial | KneeFound | KneeNotFound
 
 
 def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> SearchStep:
-    """Return the next step of a search after these trials.
+    """Return the next step of a search for the knee: the rate to try next, or the end of the search.
 
-    Trials that this search would not have made, such as those of a resumed run, count by their verdict.
+    A trial that this search would not have requested, such as one of a resumed run, still counts by its verdict.
+
+    Args:
+        search: The settings of the search.
+        trials: The trials so far, in order.
+
     """
     state = _State(search)
     for trial in trials:
@@ -134,11 +143,11 @@ def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> Sear
 def simulate_search(
     search: KneeSearchSettings, verdict_at: Callable[[int], Verdict]
 ) -> tuple[SearchStep, list[KneeTrial]]:
-    """Run a search on a simulated system and return its last step and its trials.
+    """Run a search for the knee on a simulated system, and return the search's last step and its trials.
 
     Args:
         search: The settings of the search.
-        verdict_at: A function that returns the simulated verdict of a rate.
+        verdict_at: A function that returns the simulated verdict for a rate.
 
     """
     state, trials = _State(search), list[KneeTrial]()
@@ -205,11 +214,11 @@ class _State:
         return step
 
     def _choose_step(self, low: int | None, high: int | None) -> SearchStep:
-        """Return the step that follows from the rates that were decided.
+        """Return the step of the search that follows from the rates that have a verdict.
 
         Args:
-            low: The highest rate below `high` that passed; None without one.
-            high: The lowest rate that failed; None without one.
+            low: The highest rate below `high` that passed; None if none passed.
+            high: The lowest rate that failed; None if none failed.
 
         """
         least, limit = self.search.least_rps, self.search.most_rps

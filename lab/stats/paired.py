@@ -39,9 +39,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The estimate of an effect: a log-ratio, or a number in the unit of the values (from `estimate_difference`).
+    """The estimate of an effect: a log-ratio, or a difference in the unit of the values (from `estimate_difference`).
 
-    Below six blocks `low` and `high` are for planning only: show and claim nothing unless `has_interval`.
+    It is computed from one number per block (repetition). For fewer than six blocks, `low` and `high` are for planning
+    only: show and claim nothing unless `has_interval` is True.
 
     Attributes:
         effect: The mean over the blocks.
@@ -52,8 +53,8 @@ class Estimate:
         sd: The standard deviation of the blocks; None for one block.
         p_value: The two-sided p-value of an effect of 0; None for one block.
         hodges_lehmann: The Hodges-Lehmann estimate of the effect, which outliers hardly move.
-        hl_low: The lower end of its interval; None below six blocks.
-        hl_high: The upper end of its interval; None below six blocks.
+        hl_low: The lower end of its interval; None for fewer than six blocks.
+        hl_high: The upper end of its interval; None for fewer than six blocks.
         notes: Sentences about the estimate, such as `OUTLIERS`.
 
     """
@@ -72,41 +73,42 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """True if a paired effect rests on enough blocks (six) to show an interval."""
+        """True if this effect comes from enough blocks (six repetitions) to show an interval."""
         return self.interval is not None
 
     @property
     def ratio(self) -> float:
-        """The effect as a ratio of variant to baseline, 0.9 for 10 % less; meaningless for a difference."""
+        """The effect as a ratio of variant to baseline: 0.9 for 10 % less. It is meaningless for a difference."""
         return exp(self.effect)
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The confidence interval (low, high) of an effect, in the unit of the effect; None below six blocks."""
+        """The confidence interval (low, high) of this effect, in the effect's unit; None for fewer than six blocks (repetitions)."""
         if self.n < MIN_BLOCKS or self.low is None or self.high is None:
             return None
         return self.low, self.high
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
-        """The interval (low, high) of an effect, as ratios of variant to baseline; None below six blocks."""
+        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks."""
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 
 def estimate_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the effect of `variant` against `baseline` as a log-ratio, with the paired t-interval.
 
-    The effect is the mean of the blocks' log-ratios d, with the interval mean ± t(n-1) · s/√n and the two-sided p-value of the
-    paired t-test (Student 1908; Box, Hunter & Hunter, Statistics for Experimenters, §3.2: pairing removes what a
-    block's two measurements share). It is exact for log-normal noise; tests simulate its coverage.
+    The effect is the mean of the blocks' log-ratios d, with the interval mean ± t(n-1) · s/√n and the two-sided p-value
+    of the paired t-test. Pairing removes what the two measurements of a block (repetition) have in common (Student
+    1908; Box, Hunter & Hunter, Statistics for Experimenters, §3.2). The interval is exact for log-normal noise; tests
+    simulate its coverage.
 
     Args:
         variant: One positive number per block, shape (n,).
-        baseline: The same of the baseline, in the same order of blocks.
+        baseline: The numbers of the baseline, in the same order of blocks.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
-        ValueError: For n = 0, unequal shapes, and values that are zero, negative or not finite.
+        ValueError: n is 0, the shapes differ, or a value is zero, negative or not finite.
 
     """
     first, second = _check_sides(variant, baseline, positive=True)
@@ -114,23 +116,23 @@ def estimate_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: 
 
 
 def estimate_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Estimate the mean difference variant − baseline in the values' own unit: for counts and times that may be 0.
+    """Estimate the mean difference variant − baseline in the values' own unit, for counts and times that may be 0.
 
-    The method is that of `estimate_ratio`, with differences instead of log-ratios. The interval is that of the mean difference. Where every
-    block has the same difference, the interval has no width, and a note reports that.
+    The method is that of `estimate_ratio`, with differences instead of log-ratios. If every block (repetition) has the
+    same difference, the interval has no width, and a note reports that.
 
-    Where one side alone waits, the differences are skewed, and Student's t covers less often than it promises. For an exponential wait it
-    covers 89 times in 100 from six to ten blocks and 93 times from 30 on, and nearly all that it misses is larger than the interval. It
-    estimates the mean all the same, since the median of an event in fewer than half of the blocks is 0, however many blocks there are.
-    Two equal arms have no skew, so no claim becomes false by it.
+    If only one of the two sides waits, the differences are skewed, and the interval covers less often than it promises.
+    For an exponential wait it covers 89 times in 100 for six to ten blocks, and 93 times from 30 on. Nearly all values
+    that it misses are larger. The mean is estimated nevertheless: the median of an event in fewer than half of the
+    blocks is always 0. Two equal arms have no skew, so the skew causes no false claims.
 
     Args:
         variant: One finite number per block, shape (n,).
-        baseline: The same of the baseline, in the same order of blocks.
+        baseline: The numbers of the baseline, in the same order of blocks.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
-        ValueError: For n = 0, unequal shapes, and values that are not finite.
+        ValueError: n is 0, the shapes differ, or a value is not finite.
 
     """
     first, second = _check_sides(variant, baseline)
@@ -160,12 +162,13 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The absolute value of one arm in its own unit, with its interval.
+    """The average of one arm's values in their own unit, with its interval.
 
     Attributes:
-        value: The geometric mean (from `estimate_geometric_mean`) or the median (from `estimate_median`) of the blocks.
-        low: The lower end of the interval; None below six blocks.
-        high: The upper end of the interval; None below six blocks.
+        value: The geometric mean (from `estimate_geometric_mean`) or the median (from `estimate_median`) of the blocks
+            (repetitions).
+        low: The lower end of the interval; None for fewer than six blocks.
+        high: The upper end of the interval; None for fewer than six blocks.
         n: The number of blocks.
 
     """
@@ -184,7 +187,8 @@ def compute_welch_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None
         second: The numbers of the other group, shape (n,).
 
     Returns:
-        None below two values on either side. Where neither group varies: 1 for equal means, else 0.
+        The p-value; None if a group has fewer than two values. If neither group varies, it is 1 for equal means and 0
+        for different ones.
 
     """
     x, y = (np.asarray(values, dtype=np.float64) for values in (first, second))
@@ -201,14 +205,15 @@ def compute_welch_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None
 def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
     """Return the geometric mean of an arm's blocks with its t-interval, both computed on logarithms.
 
-    It assumes the same model as `estimate_ratio`: noise that multiplies. It describes the blocks of this run; to compare two arms, pair them.
+    As in `estimate_ratio`, the noise is assumed to be multiplicative. The result describes one arm; to compare two
+    arms, use `estimate_ratio`, which pairs their blocks.
 
     Args:
-        values: One positive, finite number per block, shape (n,), n ≥ 1.
+        values: One positive, finite number per block (repetition), shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
-        ValueError: For any other values.
+        ValueError: The values are not such numbers.
 
     """
     logs = np.log(check_numbers(values, positive=True))
@@ -220,21 +225,23 @@ def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> 
 
 
 def estimate_median(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """Return the median of an arm's blocks with an interval from order statistics.
+    """Return the median of an arm's blocks (repetitions) with an interval from order statistics.
 
-    (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤ (1-confidence)/2 for B ~ Bin(n, ½)
-    covers with `confidence` or more for any noise (Thompson 1936; Hollander & Wolfe, §3.6), but with 99.2 % for eight blocks.
-    So each end moves a part of the way to the next value inwards. Coverage is then within a hundredth of 95 %, however skewed or
-    heavy-tailed the noise (Hettmansperger & Sheather 1986, Statistics & Probability Letters 4:75; Nyblom 1992, ibid. 14:129). For values
-    in two clusters of equal size it may be 88 %. Nothing lies between tied values, such as zeros in most blocks, or between counts. There
-    the ends are the order statistics themselves, and cover with 95 % or more.
+    The order statistics are (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤
+    (1-confidence)/2 for B ~ Bin(n, ½). They cover with `confidence` or more for any noise (Thompson 1936; Hollander &
+    Wolfe, §3.6), but for eight blocks with as much as 99.2 %.
+
+    So each end is moved a part of the way to the next value inwards. Coverage is then within a hundredth of 95 %,
+    however skewed or heavy-tailed the noise (Hettmansperger & Sheather 1986, Statistics & Probability Letters 4:75;
+    Nyblom 1992, ibid. 14:129). For values in two clusters of equal size it may be 88 %. If values are tied, such as
+    zeros in most blocks, or are counts, the ends stay the order statistics themselves.
 
     Args:
         values: One finite number per block, shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
-        ValueError: For any other values.
+        ValueError: The values are not such numbers.
 
     """
     x = np.sort(check_numbers(values))
@@ -253,18 +260,18 @@ def estimate_median(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
 def estimate_hodges_lehmann(
     differences: npt.ArrayLike, confidence: float = 0.95
 ) -> tuple[float, float | None, float | None]:
-    """Return the median of the Walsh averages (d_i + d_j)/2, i ≤ j, and its distribution-free interval.
+    """Return the Hodges-Lehmann estimate of an effect (1963) with its distribution-free interval.
 
-    The estimate is Hodges & Lehmann's (1963). The interval is (W_(k), W_(M+1-k)) of the M = n(n+1)/2 sorted averages, with the largest
-    k such that P(T⁺ ≤ k-1) ≤ (1-confidence)/2 for Wilcoxon's signed-rank T⁺ (Hollander & Wolfe, Nonparametric
-    Statistical Methods, §3.2–3.3).
+    The estimate is the median of the Walsh averages (d_i + d_j)/2, i ≤ j. The interval is (W_(k), W_(M+1-k)) of the M =
+    n(n+1)/2 sorted averages. Here k is the largest with P(T⁺ ≤ k-1) ≤ (1-confidence)/2 for Wilcoxon's signed-rank
+    statistic T⁺ (Hollander & Wolfe, Nonparametric Statistical Methods, §3.2–3.3).
 
     Args:
-        differences: One number per block, shape (n,), n ≥ 1.
+        differences: One number per block (repetition), shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Returns:
-        The estimate and the two ends of its interval, which are None where no k exists (n < 6 at 95 %).
+        The estimate and the two ends of its interval, which are None if no k exists (n < 6 at 95 %).
 
     """
     d = np.asarray(differences, dtype=np.float64)
@@ -274,13 +281,22 @@ def estimate_hodges_lehmann(
 
 
 def select_median_and_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
-    """Return the median of ascending values and the k-th value from either end; None for both ends where `k` is 0."""
+    """Return the median of ascending values, the k-th value, and the k-th value from the end.
+
+    Args:
+        ordered: The values in ascending order.
+        k: The rank of both ends, from 1. If it is 0, both ends are None.
+
+    """
     median = float(np.median(ordered))
     return (median, float(ordered[k - 1]), float(ordered[ordered.size - k])) if k else (median, None, None)
 
 
 def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
-    """Return step-down adjusted p-values in their order: max over j ≤ i of min(1, (m-j+1) · p_(j)) (Holm 1979)."""
+    """Adjust p-values for multiple tests by Holm's step-down method (1979), and return them in the same order.
+
+    The i-th smallest of m becomes the maximum over j ≤ i of min(1, (m-j+1) · p_(j)).
+    """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     adjusted = np.empty_like(p)
@@ -289,10 +305,14 @@ def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
 
 
 def check_numbers(values: npt.ArrayLike, *, positive: bool = False) -> Floats:
-    """Return one number per block as an array of shape (n,), n ≥ 1, after a check.
+    """Convert values, one per block (repetition), to an array of shape (n,), n ≥ 1, after a check.
+
+    Args:
+        values: The values.
+        positive: True if every value must be above 0.
 
     Raises:
-        ValueError: For another shape, for values that are not finite, and with `positive` for 0 and less.
+        ValueError: The shape is another one, or a value is not finite or, with `positive`, not above 0.
 
     """
     array = np.asarray(values, dtype=np.float64)
@@ -310,14 +330,20 @@ def _check_sides(variant: npt.ArrayLike, baseline: npt.ArrayLike, *, positive: b
 
 
 def compute_t_quantile(n: int, confidence: float = 0.95) -> float:
-    """Return the half-width of Student's interval for a mean of `n` blocks, two or more, in standard errors."""
+    """Return the half-width of Student's confidence interval for a mean, in standard errors.
+
+    Args:
+        n: The number of blocks (repetitions) in the mean, two or more.
+        confidence: The coverage of the interval, as a fraction.
+
+    """
     return float(special.stdtrit(n - 1, (1 + confidence) / 2))
 
 
 def has_outliers(d: Floats) -> bool:
     """Return whether any modified z-score 0.6745·|d − median|/MAD is above 3.5 (Iglewicz & Hoaglin 1993).
 
-    Where MAD = 0, 1.2533 times the mean of |d − median| replaces MAD/0.6745.
+    If MAD is 0, 1.2533 times the mean of |d − median| replaces MAD/0.6745.
     """
     distances = np.abs(d - np.median(d))
     mad, mean = float(np.median(distances)), float(distances.mean())
@@ -327,11 +353,16 @@ def has_outliers(d: Floats) -> bool:
 
 
 def is_autocorrelated(d: Floats) -> bool:
-    """Return whether the lag-1 autocorrelation is above that of 99 in 100 runs with independent blocks.
+    """Return whether neighbouring blocks are correlated: the lag-1 autocorrelation is above that of 99 in 100 random runs.
 
-    Below six blocks the result is False. The autocorrelation is r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)². For normal noise r₁ has
-    the mean −1/n and the variance (n−2)²/(n²(n−1)) (Moran 1948, Biometrika 35:255). With the variance's limit, 1/n, nothing would ever be
-    significant below eight blocks.
+    The autocorrelation is r₁ = Σ(d_i − d̄)(d_{i+1} − d̄) / Σ(d_i − d̄)². For normal noise r₁ has the mean −1/n and the
+    variance (n−2)²/(n²(n−1)) (Moran 1948, Biometrika 35:255). The variance's limit for large n, 1/n, is not used: with
+    it, nothing would be significant for fewer than eight blocks.
+
+    Args:
+        d: One number per block (repetition), in the order of measurement. For fewer than six blocks the result is
+            False.
+
     """
     deviations = d - d.mean()
     total = float((deviations**2).sum())
@@ -344,12 +375,13 @@ def is_autocorrelated(d: Floats) -> bool:
 
 @lru_cache(maxsize=256)
 def _find_walsh_rank(n: int, confidence: float) -> int:
-    """Return the rank k of the ends of the Hodges-Lehmann interval for so many blocks; 0 where no interval exists.
+    """Return the rank k of the ends of the Hodges-Lehmann interval; 0 if no interval exists.
 
-    `estimate_hodges_lehmann` explains k. T⁺'s null distribution is counted exactly: each rank 1…n is in or out with chance ½.
+    `estimate_hodges_lehmann` explains k. The null distribution of T⁺ is counted exactly: each rank 1…n is included with
+    probability ½.
 
     Args:
-        n: The number of blocks.
+        n: The number of blocks (repetitions).
         confidence: The coverage of the interval, as a fraction.
 
     """

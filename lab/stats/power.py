@@ -23,15 +23,17 @@ Tests simulate that the power over all pilots is then as promised, from six bloc
 
 
 def compute_planned_sd(sd: float, blocks: int, assurance: float = ASSURANCE) -> float:
-    """Return the upper confidence limit of the true standard deviation: sd · √((n-1)/χ²).
+    """Return the upper confidence limit of the true standard deviation, which plans use: sd · √((n-1)/χ²).
 
-    χ² is the 1-assurance quantile with n-1 degrees of freedom. A run that is planned with this limit has the planned power with the
-    probability `assurance` (Browne 1995, Statistics in Medicine 14:1933; Kieser & Wassmer 1996, Biometrical Journal 38:941).
-    For normal noise the limit is 1.46 times the SD for six blocks, 1.29 times for ten and 1.11 times for forty.
+    χ² is the (1 - assurance) quantile with n-1 degrees of freedom. A run that is planned with this limit has the
+    planned power with the probability `assurance` (Browne 1995, Statistics in Medicine 14:1933; Kieser & Wassmer 1996,
+    Biometrical Journal 38:941). For normal noise the limit is 1.46 times the SD for six blocks, 1.29 times for ten and
+    1.11 times for forty.
 
     Args:
-        sd: The standard deviation of one block's log-ratio.
-        blocks: The blocks that `sd` was measured in, two or more; for a pooled SD its degrees of freedom + 1.
+        sd: The standard deviation of one block's (repetition's) log-ratio.
+        blocks: The number of blocks from which `sd` was computed, two or more. For a pooled SD, its degrees of freedom
+            + 1.
         assurance: The confidence of the limit, as a fraction.
 
     """
@@ -42,16 +44,18 @@ def compute_mde(sd: float, blocks: int, level: float = 0.05, power: float = 0.9)
     """Return the minimum detectable effect: the smallest effect whose sign a run claims with probability `power`.
 
     The power of the paired t-test follows from the noncentral t distribution. The effect is δ·sd/√n for the δ at which
-    P(T(n-1, δ) > t(1-level/2)) = power (Owen 1965, Biometrika 52:437); the contribution of the other tail is negligible.
+    P(T(n-1, δ) > t(1-level/2)) = power (Owen 1965, Biometrika 52:437). The contribution of the other tail is
+    negligible.
 
     Args:
-        sd: The standard deviation of one block's log-ratio.
+        sd: The standard deviation of one block's (repetition's) log-ratio.
         blocks: The number of blocks.
-        level: The p-value at which a sign is claimed. For a family of tests this is Holm's first step, 0.05 divided by its size.
+        level: The p-value at which a sign is claimed. For a family of tests this is Holm's first step, 0.05 divided by
+            its size.
         power: The probability that the sign is claimed.
 
     Returns:
-        The effect as a fraction (0.06 = 6 %); None below six blocks.
+        The effect as a fraction (0.06 = 6 %); None for fewer than six blocks.
 
     """
     return None if blocks < stats.MIN_BLOCKS else expm1(_find_distance(sd, blocks, level, power))
@@ -66,20 +70,20 @@ def _find_distance(sd: float, blocks: int, level: float, power: float) -> float:
 def compute_mde_from_pilot(
     sd: float, pilot_blocks: int, blocks: int, level: float = 0.05, power: float = 0.9
 ) -> float | None:
-    """Return the minimum detectable effect that a run of `blocks` may promise, given a pilot's noise.
+    """Return the minimum detectable effect that a planned run may promise, given the noise of a pilot (an earlier run).
 
-    This is `compute_mde` at the upper limit that `compute_planned_sd` returns. The result is at most `effect` exactly where
-    `count_blocks_for_effect(…, effect)` is at most `blocks`.
+    It is `compute_mde` for the upper confidence limit of the pilot's standard deviation (`compute_planned_sd`).
+    `count_blocks_for_effect` is the inverse, which returns the number of blocks for an effect.
 
     Args:
-        sd: The standard deviation of one block's log-ratio in the pilot, an earlier run.
-        pilot_blocks: The blocks that `sd` was measured in, two or more.
+        sd: The standard deviation of one block's (repetition's) log-ratio in the pilot.
+        pilot_blocks: The number of blocks from which `sd` was computed, two or more.
         blocks: The number of blocks of the planned run.
         level: The p-value at which a sign is claimed, as in `compute_mde`.
         power: The probability that the sign is claimed.
 
     Returns:
-        The effect as a fraction (0.06 = 6 %); None below six blocks.
+        The effect as a fraction (0.06 = 6 %); None for fewer than six blocks.
 
     """
     return compute_mde(compute_planned_sd(sd, pilot_blocks), blocks, level, power)
@@ -88,19 +92,19 @@ def compute_mde_from_pilot(
 def count_blocks_for_effect(
     sd_log_ratio: float, pilot_blocks: int, effect: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
-    """Return the fewest blocks that claim a true `effect` with probability `power`; None beyond `MAX_BLOCKS`.
+    """Return the fewest blocks (repetitions) that detect a relative effect with probability `power`; None beyond `MAX_BLOCKS`.
 
-    An effect of −5 % is a little farther from 0 than one of +5 % on the logarithmic scale, so the number holds for both.
+    The number also holds for the negative effect: −5 % is a little farther from 0 on the logarithmic scale than +5 %.
 
     Args:
         sd_log_ratio: The standard deviation of one block's log-ratio.
-        pilot_blocks: The blocks that the standard deviation was measured in, two or more.
+        pilot_blocks: The number of blocks from which the standard deviation was computed, two or more.
         effect: The effect as a fraction above 0: 0.05 is 5 % more.
         level: The p-value at which a sign is claimed, as in `compute_mde`.
         power: The probability that the sign is claimed.
 
     Returns:
-        Never fewer than six blocks.
+        The number of blocks, at least six.
 
     """
     return count_blocks_to_detect(sd_log_ratio, pilot_blocks, log1p(effect), level, power)
@@ -109,13 +113,13 @@ def count_blocks_for_effect(
 def count_blocks_to_detect(
     sd: float, pilot_blocks: int, distance: float, level: float = 0.05, power: float = 0.9
 ) -> int | None:
-    """Return the fewest blocks that detect an effect at `distance` from 0; None beyond `MAX_BLOCKS`.
+    """Return the fewest blocks (repetitions) that detect an effect at a distance from 0; None beyond `MAX_BLOCKS`.
 
-    The same calculation as `count_blocks_for_effect`, for a log-ratio or a difference.
+    It is the calculation of `count_blocks_for_effect`, for a log-ratio or a difference.
 
     Args:
-        sd: The standard deviation of one block.
-        pilot_blocks: The blocks that `sd` was measured in, two or more.
+        sd: The standard deviation of one block's effect.
+        pilot_blocks: The number of blocks from which `sd` was computed, two or more.
         distance: The distance of the effect from 0, above 0, in the unit of `sd`.
         level: The p-value at which a sign is claimed, as in `compute_mde`.
         power: The probability that the sign is claimed.
@@ -131,14 +135,15 @@ def count_blocks_to_detect(
 def count_blocks_to_exclude(
     half_width: float, blocks: int, distance: float, confidence: float = 0.95, power: float = 0.9
 ) -> int | None:
-    """Return the fewest blocks whose interval excludes, with probability `power`, a bound away from the truth.
+    """Return the fewest blocks (repetitions) whose interval excludes a bound at a distance from the truth.
 
-    An interval that excludes a bound is a t-test of that bound (`count_blocks_to_detect`). For a median, whose interval is wider, the
-    number is approximate.
+    An interval that excludes a bound is a t-test against that bound (`count_blocks_to_detect`). For a median, whose
+    interval is wider, the number is approximate.
 
     Args:
-        half_width: The half-width, 0 or more, of the interval that `blocks` gave, in the unit of `distance` (for ratios: logarithms).
-        blocks: The blocks behind that interval, two or more.
+        half_width: The half-width, 0 or more, of the interval from an earlier run, in the unit of `distance` (for
+            ratios: logarithms).
+        blocks: The number of blocks of that earlier run, two or more.
         distance: The distance between the bound and the truth, above 0.
         confidence: The coverage of the interval, as a fraction.
         power: The probability that the bound is excluded.

@@ -46,8 +46,9 @@ class Shift:
 
     Attributes:
         before: The number of values before the change.
-        after: The index of the first value after it; the values between belong to the transition.
-        factor: The smallest ratio between a value before the change and a value after it, at least 1.
+        after: The index of the first value after the change. The values in between belong to the transition.
+        factor: The smallest ratio between a value before the change and a value after it (the larger divided by the
+            smaller), at least 1.
 
     """
 
@@ -57,15 +58,16 @@ class Shift:
 
 
 def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1) -> Shift | None:
-    """Find the lasting change of a series; None where there is none.
+    """Find the lasting change of a series: all values after it differ from all values before it by a factor; None without.
 
-    Of several candidates the shortest transition wins, and among equal ones the largest ratio.
+    Among several candidates, the one with the shortest transition is returned, and among equal ones that with the
+    largest ratio.
 
     Args:
-        values: A positive number per second, shape (n,). NaN marks an unknown second, which then belongs to neither part.
+        values: A positive number per second, shape (n,). NaN marks an unknown second, which is ignored.
         factor: The smallest ratio between any value before the change and any value after it.
-        rises: The number of values that must lie before a change upwards, at least.
-        falls: The number of values that must lie before a change downwards, at least.
+        rises: The least number of values that must precede a change upwards.
+        falls: The least number of values that must precede a change downwards.
 
     """
     valid = np.flatnonzero(np.isfinite(values))
@@ -96,8 +98,8 @@ class SampleSeconds:
     Attributes:
         end_s: The end of each second, in seconds since the load began.
         length_s: The length of each second, in seconds.
-        work: The work done in it, in any unit that is proportional to requests.
-        cpu_s: The CPU seconds of the proxy in it; None without a proxy.
+        work: The work done in each second, in any unit that is proportional to requests.
+        cpu_s: The CPU seconds that the proxy used in each second; None without a proxy.
 
     """
 
@@ -113,12 +115,12 @@ class LastingChange:
 
     Attributes:
         at_s: The time of the change, in seconds since the load began.
-        work_before: The units of work per second before the change.
-        work_after: The units of work per second after it.
+        work_before: The units of work (in proportion to requests) per second before the change.
+        work_after: The units of work per second after the change.
         cpu_before: The CPU seconds per unit of work before the change; None without a proxy or without work.
-        cpu_after: The CPU seconds per unit of work after it; None without a proxy or without work.
-        rate: Whether the rate changed by its factor.
-        cpu: Whether the CPU time per request changed by its factor.
+        cpu_after: The CPU seconds per unit of work after the change; None without a proxy or without work.
+        rate: True if the rate changed by RATE_FACTOR or more.
+        cpu: True if the CPU time per request changed by CPU_FACTOR or more.
 
     """
 
@@ -138,12 +140,14 @@ def find_change(
 
     Args:
         seconds: The seconds of the sample.
-        judge_rate: Whether the rate depends on the system alone: a closed loop without interleaved slices of two systems.
-        least_work: The work per second below which CPU time per unit of work is too coarse, and no change of the rate counts either.
-        start_up: The seconds that must precede any change; a load at an offered rate begins with them.
+        judge_rate: True if the rate depends only on the system. That is a closed loop whose system was not interleaved
+            with another one.
+        least_work: The least work per second. Seconds with less have no usable CPU time per unit of work. If all
+            seconds have less, no change of the rate counts.
+        start_up: The seconds that a load takes to begin. A change must come after them.
 
     Returns:
-        The change, or None where both are steady.
+        The change; None if both are steady.
 
     """
     rate, cost_shift, later = seconds.work / seconds.length_s, None, max(START_UP, start_up) + 1

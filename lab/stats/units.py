@@ -23,7 +23,7 @@ def format_size(log_ratio: float) -> str:
 
 
 def format_interval(low: float | None, high: float | None) -> str:
-    """Return an interval of log-ratios as percentages, after a space: [−12.3, +4.5]; empty without both ends."""
+    """Return an interval of log-ratios as percentages, with a leading space: ` [−12.3, +4.5]`; empty if an end is None."""
     return f" [{format_percent(low)}, {format_percent(high)}]" if low is not None and high is not None else ""
 
 
@@ -43,7 +43,10 @@ def format_seconds(value_s: float | None) -> str:
 
 
 def format_micros(value_s: float) -> str:
-    """Return seconds as signed µs, with hundredths below 1 and whole numbers from 100 on: −0.24, +41.5, 0."""
+    """Return seconds as µs with a sign: −0.24, +41.5, +120, or 0.
+
+    There are two decimals below 1, one below 100, and none from 100 on.
+    """
     value = value_s * 1e6
     decimals = 0 if abs(value) >= 99.95 else 1 if abs(value) >= 0.995 else 2
     return f"{value:+,.{decimals}f}".replace("-", "−") if round(value, decimals) else "0"
@@ -71,9 +74,15 @@ def format_duration(value_s: float) -> str:
 
 
 def format_three_digits(value_s: float | None, scale: float) -> str:
-    """Return a latency times `scale` with three significant digits, whole numbers from 100 on; – for None.
+    """Return a latency times `scale` with three significant digits: 0.361, 3.61, 1,234; – for None.
 
-    The end of the histogram's range gets a ≥, as it is a bound and not a value.
+    From 100 on it is a whole number. A latency at the end of the histogram's range (120 s) gets a ≥, because longer
+    ones count there, too.
+
+    Args:
+        value_s: The latency in seconds.
+        scale: The factor that converts seconds to the displayed unit, such as 1000 for ms.
+
     """
     if value_s is None:
         return "–"
@@ -82,7 +91,13 @@ def format_three_digits(value_s: float | None, scale: float) -> str:
 
 
 def format_significant(value: float, count: int) -> str:
-    """Return a number with `count` significant digits, for imprecise values: with two 24, 0.33, 19,000."""
+    """Return an imprecise number with few significant digits: with two digits 24, 0.33, 19,000.
+
+    Args:
+        value: The number.
+        count: The number of significant digits.
+
+    """
     if not value:
         return "0"
     rounded = round(value, count - 1 - floor(log10(abs(value))))
@@ -91,19 +106,19 @@ def format_significant(value: float, count: int) -> str:
 
 
 def format_digits(value: float | None) -> str:
-    """Return a number with three significant digits, whole numbers from 100 on; – for None."""
+    """Return a number with three significant digits, or as a whole number from 100 on: 0.123, 12.3, 1,234; – for None."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
 
 
 def format_range(low: float, high: float) -> str:
-    """Return the range of a few blocks with two significant digits: 19–24; a single number where both are equal."""
+    """Return the range of a few values with two significant digits: 19–24; a single number if both ends are equal."""
     return "–".join(dict.fromkeys(format_significant(end, 2) for end in (low, high)))
 
 
 def format_with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return a number with its interval, 12.3 [11.9, 12.8], or without one where an end is None."""
+    """Return a number with its interval: 12.3 [11.9, 12.8]; without the interval if an end is None."""
     return format_digits(value) + (
         f" [{format_digits(low)}, {format_digits(high)}]" if low is not None and high is not None else ""
     )

@@ -37,21 +37,22 @@ Beyond it a normal distribution approximates it.
 def estimate_unpaired_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the effect of `variant` against `baseline` as a log-ratio, without pairing their blocks.
 
+    It is for two runs, whose blocks (repetitions) do not belong together.
+
     Args:
         variant: One positive number per block of a run, shape (m,), m ≥ 1.
-        baseline: The same of the other run, shape (n,), n ≥ 1.
+        baseline: The numbers of the other run, shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Returns:
-        An `Estimate` with these fields. `effect` is the median of all m·n differences of logarithms (Hodges & Lehmann 1963), `low` and
-        `high` its distribution-free interval (see `estimate_shift`), which holds for two arms whose noise has the same shape, whatever that is.
-        `hodges_lehmann`, `hl_low` and `hl_high` repeat them. `n` is the smaller of m and n; below six the bounds are None. `p_value` is
-        that of the Wilcoxon rank sum (see `compute_rank_sum_p`). `sd` is √(s_variant² + s_baseline²): the standard deviation of one block's
-        log-ratio if the blocks had nothing in common, so more than pairing them in one run leaves, where the sides vary alike. Both are
-        None for a side of one block.
+        An `Estimate`. `effect` is the median of all m·n differences of logarithms (Hodges & Lehmann 1963). `low` and
+        `high` are its distribution-free interval (see `estimate_shift`), and None if m or n is below six.
+        `hodges_lehmann`, `hl_low` and `hl_high` repeat these three. `n` is the smaller of m and n. `p_value` is that of
+        the Wilcoxon rank sum (see `compute_rank_sum_p`). `sd` is √(s_variant² + s_baseline²), the standard deviation of
+        one block's log-ratio if blocks have nothing in common. `p_value` and `sd` are None if a side has one block.
 
     Raises:
-        ValueError: For an empty side, and for values that are zero, negative or not finite.
+        ValueError: A side is empty, or a value is zero, negative or not finite.
 
     """
     return _estimate(
@@ -62,12 +63,12 @@ def estimate_unpaired_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, con
 def estimate_unpaired_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
     """Estimate the difference variant − baseline in the values' own unit, without pairing their blocks.
 
-    The method, arguments and fields are those of `estimate_unpaired_ratio`, with differences instead of log-ratios: for counts and times
-    that may be 0. Where most values are the same, the interval covers more often than it promises. Where all differences are equal, the
-    interval has no width, and a note reports that.
+    The method, arguments and fields are those of `estimate_unpaired_ratio`, with differences instead of log-ratios. It
+    is for counts and times that may be 0. If most values are equal, the interval covers more often than it promises. If
+    all differences are equal, the interval has no width, and a note reports that.
 
     Raises:
-        ValueError: For an empty side, and for values that are not finite.
+        ValueError: A side is empty, or a value is not finite.
 
     """
     return _estimate(check_numbers(variant), check_numbers(baseline), confidence)
@@ -78,17 +79,17 @@ def estimate_shift(
 ) -> tuple[float, float | None, float | None]:
     """Return the median of all differences variant_i − baseline_j and the two ends of its interval.
 
-    The interval is (D_(k), D_(M+1-k)) of the M = m·n sorted differences, with the largest k such that P(U ≤ k-1) ≤ (1-confidence)/2
-    for Mann & Whitney's U of two samples without a difference (Moses; Hollander & Wolfe, Nonparametric Statistical Methods,
-    §4.2–4.3).
+    The interval is (D_(k), D_(M+1-k)) of the M = m·n sorted differences. Here k is the largest with P(U ≤ k-1) ≤
+    (1-confidence)/2 for Mann & Whitney's U of two samples without a difference (Moses; Hollander & Wolfe, Nonparametric
+    Statistical Methods, §4.2–4.3).
 
     Args:
-        variant: One number per block of a run, shape (m,), m ≥ 1.
-        baseline: The same of the other run, shape (n,), n ≥ 1.
+        variant: One number per block (repetition) of a run, shape (m,), m ≥ 1.
+        baseline: The numbers of the other run, shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Returns:
-        The shift and the two ends, which are None where there is no such k (three blocks on both sides at 95 %).
+        The median and the two ends. The ends are None if there is no such k (three blocks on both sides at 95 %).
 
     """
     differences = np.sort(np.subtract.outer(variant, baseline), axis=None)
@@ -96,12 +97,20 @@ def estimate_shift(
 
 
 def compute_rank_sum_p(variant: Floats, baseline: Floats) -> float:
-    """Return the two-sided p-value of the Wilcoxon rank sum of `variant`.
+    """Return the two-sided p-value of the Wilcoxon rank-sum test that two runs have the same distribution.
 
-    For the rank sum W this is P(|W − E W| ≥ |w − E W|) if the labels mean nothing. Ties share their midrank. Up to `EXACT_PAIRS` pairs,
-    W's distribution over all ways to choose m of the m + n midranks is counted, so it is exact with ties too (Hollander & Wolfe, §4.1,
-    "exact conditional distribution"; Streitberg & Röhmel 1986). Beyond that, W is normal with variance
-    m·n/12 · (N + 1 − Σ(t³ − t)/(N(N − 1))), t the sizes of the ties, and a continuity correction of ½.
+    For the rank sum W of `variant`, it is P(|W − E W| ≥ |w − E W|) if the labels mean nothing. Tied values have their
+    midrank. Up to `EXACT_PAIRS` pairs, W's distribution is counted over all ways to choose m of the m + n midranks. It
+    is therefore exact with ties, too (Hollander & Wolfe, §4.1, "exact conditional distribution"; Streitberg & Röhmel
+    1986).
+
+    Beyond that, W is taken as normal, with a continuity correction of ½. Its variance is m·n/12 · (N + 1 − Σ(t³ −
+    t)/(N(N − 1))), where t are the sizes of the ties and N = m + n.
+
+    Args:
+        variant: One number per block (repetition) of a run, shape (m,).
+        baseline: The numbers of the other run, shape (n,).
+
     """
     m, n = int(variant.size), int(baseline.size)
     _, indices, ties = np.unique(np.concatenate([variant, baseline]), return_inverse=True, return_counts=True)
@@ -134,12 +143,13 @@ def _estimate(variant: Floats, baseline: Floats, confidence: float) -> Estimate:
 
 @lru_cache(maxsize=256)
 def _rank(m: int, n: int, confidence: float) -> int:
-    """Return the rank k of the ends of the unpaired shift's interval (`estimate_shift`); 0 where no interval exists.
+    """Return the rank k of the two ends of an unpaired shift's interval (`estimate_shift`); 0 if no interval exists.
 
-    Beyond `EXACT_PAIRS` pairs k follows from the normal U with mean m·n/2 and variance m·n(m + n + 1)/12.
+    Beyond `EXACT_PAIRS` pairs, k follows from the normal approximation of U, with mean m·n/2 and variance m·n(m + n +
+    1)/12.
 
     Args:
-        m: The number of blocks of one run.
+        m: The number of blocks (repetitions) of one run.
         n: The number of blocks of the other run.
         confidence: The coverage of the interval, as a fraction.
 

@@ -18,11 +18,11 @@ from lab.stats.groups import find_two_clusters
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A group of blocks of one arm whose values lie close together.
+    """A group of blocks (repetitions of a run's plan) in which one arm (variant of the run) had similar values.
 
     Attributes:
         blocks: The number of blocks in the cluster.
-        value: The geometric mean of these blocks, in the metric's own unit.
+        value: The geometric mean of these blocks' values, in the metric's own unit.
 
     """
 
@@ -32,16 +32,18 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
-    """The absolute value (not an effect) of an arm at a load point in one metric, in the metric's own unit.
+    """The absolute value of a metric for one arm (variant in a run) at one load, over all blocks (repetitions of the plan).
+
+    Numbers are in the metric's own unit. It is not an effect, which is a comparison of two arms.
 
     Attributes:
         blocks: The number of blocks from which it is computed.
         low: The smallest value of a block.
         high: The largest value of a block.
-        value: The value to show; None below six blocks, and where the blocks fall into two clusters.
-        interval: The 95 % interval of `value` where that is the geometric mean of blocks. None elsewhere, such as for a
-            percentile of all requests together.
-        clusters: The two clusters that the blocks' values fall into, the lower one first; empty if they do not.
+        value: The one value to show. It is None for fewer than six blocks, and if the blocks fall into two clusters.
+        interval: The 95 % interval of `value` if that is the geometric mean of the blocks; otherwise None, such as for
+            a percentile of all requests together.
+        clusters: The two clusters that the blocks' values fall into, the lower one first; empty if they form one group.
 
     """
 
@@ -54,13 +56,13 @@ class Absolute:
 
 
 def compute_absolute(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
-    """Compute the absolute value of an arm in a metric from one number per block; None without a block.
+    """Compute the absolute value of a metric for one arm, given one number per block (repetition); None without a number.
 
     Args:
         values: One finite number per block, in the metric's own unit.
-        metric: The metric's name in the catalogue.
-        merged: For a percentile: its value over the requests of all blocks together, which is then the absolute value.
-            None: the absolute value is the blocks' geometric mean.
+        metric: The metric's name in the catalogue (`lab.model.metrics`).
+        merged: For a percentile: its value over the requests of all blocks together, which then is the absolute value.
+            If it is None, the absolute value is the geometric mean of `values`.
 
     """
     if not values:
@@ -80,21 +82,24 @@ def compute_absolute(values: Sequence[float], metric: str, merged: float | None 
 
 
 def compute_mean(values: Sequence[float]) -> float | None:
-    """Return the geometric mean of values; the arithmetic mean if some value is 0 or less, None if there is no value."""
+    """Return the geometric mean of positive values, or the arithmetic mean if some value is 0 or less; None without values."""
     if not values or min(values) == max(values):
         return values[0] if values else None
     return geometric_mean(values) if min(values) > 0 else fmean(values)
 
 
 def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
-    """Return the two clusters that the blocks' values fall into, the lower one first; empty if they do not.
+    """Split the values of an arm's blocks (repetitions) into two clusters; empty if they form one group.
 
-    The result is also empty for metrics that are not compared by ratios, such as counts of failures in a disruption: these are often one of
-    two numbers.
+    The result is also empty for fewer than six blocks, and for metrics that are compared by difference. Such a metric
+    is a count of failures in a disruption, which often takes only one of two numbers.
 
     Args:
         values: One value per block.
         metric: The metric's name in the catalogue.
+
+    Returns:
+        The two clusters, the one with the lower values first.
 
     """
     if not find_metric(metric).ratio or len(values) < stats.MIN_BLOCKS:
@@ -106,18 +111,20 @@ def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
 def describe_split(
     arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
 ) -> str:
-    """Describe which side of a comparison falls into two clusters of blocks, so that no one difference fits.
+    """Describe which of two compared arms has block values in two separate clusters, so that no single difference holds.
 
-    If no side does, or both sides do in the same blocks, the blocks' ratios are examined for clusters instead.
+    The ratios of the two arms are examined instead if neither arm's values split, or if both split with the same blocks
+    in the upper cluster.
 
     Args:
-        arm_values: Block → value of the arm.
+        arm_values: Block (number of the repetition) → value of the arm.
         baseline_values: Block → value of the arm that it is compared with.
         metric: The metric's name in the catalogue.
-        names: The names of the two sides (arm, baseline).
+        names: The names of the arm and of the arm that it is compared with.
 
     Returns:
-        The description; empty if neither the sides nor their ratios fall into two clusters.
+        A phrase such as `keepalive: 5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`. It is empty if neither the arms'
+        values nor the ratios fall into two clusters.
 
     """
     entry = find_metric(metric)
@@ -138,9 +145,10 @@ def describe_split(
 
 
 def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
-    """Return whether both arms' values fall into two clusters with the same blocks in the upper one.
+    """Return whether the values of both arms fall into two clusters, with the same blocks in the upper cluster.
 
-    Then the machine was in one of two states in each block, and the ratio of the two arms does not depend on the state.
+    If so, the machine was in one of two states in each block (repetition). The ratio of the two arms then does not
+    depend on the state.
 
     Args:
         first: Block → value of the first arm.
@@ -159,7 +167,8 @@ def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -
 def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
     """Format an absolute value for a table's cell, without its unit.
 
-    Examples: `24.1`, `19–24` (the range) below six blocks, `370|59,000` for two clusters, `–` without a value.
+    Examples: `24.1`; `19–24`, the range for fewer than six blocks (repetitions); `370|59,000` for two clusters; `–`
+    without a value.
     """
     if absolute is None:
         return "–"
@@ -171,7 +180,14 @@ def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
 
 
 def format_clusters(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
-    """Format clusters of so many blocks as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`."""
+    """Format the clusters of an arm's blocks as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`.
+
+    Args:
+        metric: The metric, for its unit.
+        clusters: The clusters, each with its number of blocks and its value.
+        blocks: The number of blocks in all.
+
+    """
     values = [f"{metric.coarse(cluster.value, 3)} {metric.unit}".rstrip() for cluster in clusters]
     first, *further = (f"{cluster.blocks}{{}} at {value}" for cluster, value in zip(clusters, values, strict=True))
     return ", ".join([first.format(f" of {blocks} blocks"), *(part.format("") for part in further)])

@@ -45,13 +45,16 @@ _CellPlace = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class UnsteadyArm:
-    """How the samples of one arm at one load point change within themselves, so that no number is computed of them.
+    """The arm (variant in a run) at one load whose samples are not steady: their rate or CPU time changes midway.
+
+    No number is computed from such samples.
 
     Attributes:
-        changes: The change of each sample that is not steady: when, and the rate or CPU time before and after.
-        causes: The causes of these changes, as phrases; empty if none is known.
+        changes: The change of each sample that is not steady: when it came, and the rate and CPU time before and after.
+        causes: The causes of these changes, as phrases such as `local ports run out`; empty if none is known.
         judged: The number of samples that were examined, steady or not.
-        pairs: Whether the samples are sides of pairs. They are used only if no solo sample of the arm changed.
+        pairs: True if the samples are sides of pairs (two arms measured at once), False if each was measured alone.
+            Pairs are only used if no sample measured alone changed.
 
     """
 
@@ -62,9 +65,12 @@ class UnsteadyArm:
 
     @property
     def middle(self) -> Change:
-        """The one change of an unsteady arm that stands for the changes of all its samples.
+        """The most typical change among those of an arm's unsteady samples, which represents all of them in texts.
 
-        It is the change of median time and rate. Changes of CPU time are considered only if no sample's rate changes.
+        Within an unsteady sample, the rate or the CPU time per request changes for good at some moment. The median of
+        these moments is computed first. Of the changes nearest to it (within half a second of the nearest one), that
+        with the median rate before the change is returned. If any sample changes its rate, samples in which only the
+        CPU time changes are left out.
         """
         changes = [change for change in self.changes if change.rate] or self.changes
         at_s = median(change.at_s for change in changes)
@@ -74,11 +80,14 @@ class UnsteadyArm:
 
     @property
     def share(self) -> str:
-        """The phrase with how many samples of an unsteady arm changed within themselves: `4 of 10 samples`."""
+        """The phrase that says in how many of an arm's samples the rate or CPU time changes midway: `4 of 10 samples`.
+
+        For samples that are sides of pairs (two arms measured at once) it is `4 of 10 pairs`.
+        """
         return f"{len(self.changes)} of {self.judged} {'pairs' if self.pairs else 'samples'}"
 
     def sentence(self) -> str:
-        """Describe how the samples change, as a sentence with numbers.
+        """Describe how the rate or CPU time changes within an arm's unsteady samples, as a sentence with numbers.
 
         Example: `the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out`.
         """
@@ -93,16 +102,18 @@ class UnsteadyArm:
         return f"{event} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){causes}"
 
     def short(self) -> str:
-        """Describe how the samples change, for a table's cell: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
+        """Describe the change within an arm's unsteady samples for a table: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
         return f"{describe_change(self.middle)} ({self.share})"
 
 
 def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
-    """Return how an arm's samples at a point change within themselves; None if all are steady.
+    """Collect the changes within the samples of one arm at one load; None if all samples are steady.
+
+    A change is a lasting move of a sample's rate or CPU time per request while its load ran.
 
     Args:
-        changes: The change within each sample, None for a sample that is steady.
-        pairs: Whether the samples are sides of pairs.
+        changes: One entry per sample: its change, or None if the sample is steady.
+        pairs: True if the samples are sides of pairs (two arms measured at once).
 
     """
     changed = tuple(change for change in changes if change is not None)
@@ -111,9 +122,14 @@ def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> 
 
 
 def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, UnsteadyArm]:
-    """Return (arm, point) → how the arm's samples there change within themselves, where at least one does.
+    """Find the arms (variants) whose rate or CPU time changes within a sample, at each load point.
 
-    The samples of a pair belong to the side that was measured. Solo samples that change go before those of pairs.
+    A sample of a pair (two arms measured at once) counts for the arm that it measured. If both an arm's solo samples
+    (measured alone) and its samples in pairs change, the result describes the solo samples.
+
+    Returns:
+        (name of the arm, name of the load point) → the changes; only where at least one sample is not steady.
+
     """
     changes_at: dict[tuple[bool, ArmAndPoint], list[Change | None]] = defaultdict(list)
     for sample in filter(belongs_to_block, samples):
@@ -129,23 +145,25 @@ def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, Unstea
 
 @dataclass(frozen=True, slots=True)
 class ArmCell:
-    """The cell of one arm at one load point: its samples, solo or as one side of a pair, and their values by block.
+    """The samples of one arm (variant in a run) at one load point, and the values that they give in each block.
 
-    Values are seconds, bytes, requests per second, or counts.
+    A block is one repetition of all arms at all loads. The samples are either solo (measured alone) or the arm's side
+    of a pair (two arms measured at once). Values are seconds, bytes, requests per second, or counts.
 
     Attributes:
         arm: The arm.
-        point: The load point, which may be a control run (the same load without its disruption).
-        planned: The numbers of the planned blocks; of a search for the knee, those in which this rate was tried.
-        samples: All samples, counted or not, of every attempt.
-        counted: Block → the sample that counts. If a block has several (generations of workers, repeats), this is the first
-            of them, and `values` has their geometric mean.
-        lost: The blocks with a valid sample that does not count, because the block has no valid control run.
-        values: Metric → block → value; None if the samples could not show the metric. Where the generations of workers of a
-            pair count singly, each generation is a block.
+        point: The load point. It may be a control run, which is the load without its disruption.
+        planned: The numbers of the planned blocks. In a search for the knee (the highest rate within a latency bound),
+            these are the blocks in which this rate was tried.
+        samples: All samples of every attempt, whether or not they count.
+        counted: Block → the sample that counts. A block may have several such samples (repeats, or one per reload).
+            Then this is the first of them, while `values` has their geometric mean.
+        lost: The blocks with a valid sample that does not count, because their control run has no valid sample.
+        values: Metric → block → value, or None for a value that the samples do not show. If each worker generation (the
+            workers between two reloads) of a pair counts separately, each is a block here.
         merged: The latencies of all counted samples together; None if there are none.
-        unsteady: How samples of the arm at the point change within themselves, solo or in a pair; None if they are steady.
-            If samples change, no sample counts, and nothing is computed.
+        unsteady: The changes of rate or CPU time within the arm's samples at this point; None if all are steady. If
+            there is a change, no sample counts, and nothing is computed.
 
     """
 
@@ -163,32 +181,39 @@ class ArmCell:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The limits of the rate in the counted samples of an arm, such as `proxy` or `generator`.
+        """The causes that limited the closed-loop rate in the arm's counted samples at this load, such as `proxy` or `generator`.
 
-        Each is a value of `Sample.limited_by`. Empty for an open loop.
+        Each is a value of `Sample.limited_by`, once and in alphabetical order. The result is empty for a load at an
+        offered rate.
         """
         closed = self.counted.values() if self.point.rate_rps is None else ()
         return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
 
     def known(self, metric: str) -> dict[int, float]:
-        """Return block → value of a metric in block order, without blocks whose value is not known.
+        """Return block (number of the repetition) → value of a metric in block order, without blocks whose value is unknown.
 
-        For metrics that are compared by ratios a value of 0 is left out, too: it only lies below the clock's resolution.
+        For metrics that are compared by ratio, a value of 0 is left out as well. Such a 0 only means that the value was
+        below the clock's resolution.
+
+        Args:
+            metric: The metric's name in the catalogue.
+
         """
         least = -inf if METRICS[metric].kind == "difference" else 0.0
         values = self.values.get(metric, {}).items()
         return {block: value for block, value in sorted(values) if value is not None and least < value < inf}
 
     def level(self, metric: str) -> stats.Level | None:
-        """Return the median of a metric over the blocks, with its interval; None if no block has a value."""
+        """Return the median of a metric over the blocks (repetitions), with its interval; None if no block has a value."""
         by_block = self.known(metric)
         return stats.estimate_median(list(by_block.values())) if by_block else None
 
     def shown(self, metric: str) -> float | None:
-        """Return a metric's absolute value as one number for programs, which cannot read a range or clusters.
+        """Return a metric's absolute value as one number, for programs that cannot read a range or clusters.
 
-        It is the percentile of all blocks' requests together, or the mean of the blocks. None where `absolute` is None, and where
-        the blocks fall into two clusters. For people there is `absolute`.
+        It is the percentile of all blocks' requests together for a latency, and the mean of the blocks (repetitions)
+        for other metrics. It is None if no block has a value, or if the values fall into two clusters. `absolute`
+        returns the form for people.
         """
         absolute = self.absolute(metric)
         if absolute is None or absolute.clusters:
@@ -196,9 +221,10 @@ class ArmCell:
         return self._read_merged(metric) or compute_mean(self._list_block_values(metric))
 
     def absolute(self, metric: str) -> Absolute | None:
-        """Return a metric's absolute value for people: a value, a range or two clusters.
+        """Return a metric's absolute value for people: one value, a range, or two clusters; None without any value.
 
-        It is None if no block has a value. A percentile is also computed from six blocks or more that have too few requests each, but enough together.
+        A percentile needs enough requests. If single blocks (repetitions) have too few, it is computed over the
+        requests of all blocks together, given at least six blocks.
         """
         values, merged = self._list_block_values(metric), self._read_merged(metric)
         if merged is not None and len(values) < len(self.counted) >= stats.MIN_BLOCKS:
@@ -206,38 +232,43 @@ class ArmCell:
         return compute_absolute(values, metric, merged)
 
     def _read_merged(self, metric: str) -> float | None:
-        """Return a percentile over all blocks' requests; None if too few lie beyond it, or for other metrics."""
+        """Return a percentile over the requests of all blocks together; None if too few requests lie beyond it.
+
+        The result is also None for a metric that is not a percentile of latency.
+        """
         read = METRICS[metric].histogram
         return read(self.merged) if read is not None and self.merged else None
 
     def _list_block_values(self, metric: str) -> list[float]:
-        """Return a metric's values, one for each block that has one."""
+        """Return the values of a metric in block order, one for each block (repetition) that has one."""
         if metric in self.values:
             return list(self.known(metric).values())
         values = (METRICS[metric].read(sample, None) for sample in self.counted.values())
         return [value for value in values if value is not None]
 
     def largest(self, metric: str) -> float | None:
-        """Return the largest value of a metric in any block; None if no block has a value."""
+        """Return the largest value that a metric has in any block (repetition); None if no block has a value."""
         return max(self.known(metric).values(), default=None)
 
     # -- of its samples
 
     @property
     def valid_blocks(self) -> int:
-        """The number of blocks in which an arm has a sample that counts at a point."""
+        """The number of blocks (repetitions) in which the arm has a counted sample at this load."""
         return len(self.counted)
 
     @property
     def planned_blocks(self) -> int:
-        """The number of blocks that are planned for an arm at a point."""
+        """The number of blocks (repetitions) in which the arm was to be measured at this load."""
         return len(self.planned)
 
     @property
     def outcome_blocks(self) -> int:
-        """The number of blocks of an arm at a point with a sample that is valid, or invalid only as not steady.
+        """The number of blocks (repetitions) in which the arm was measured at this load with a result that can be used.
 
-        Of an unsteady arm no sample counts, so these blocks are counted to see whether all that was planned was measured.
+        Such a result is a valid sample, or one whose only fault is that its rate or CPU time changed midway (not
+        steady). Samples of an arm that is not steady do not count. This number still shows whether everything planned
+        was measured.
         """
         settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
         return len(
@@ -247,40 +278,44 @@ class ArmCell:
 
     @property
     def tried(self) -> int:
-        """The number of blocks in which an arm has any sample at a point, valid or not."""
+        """The number of blocks (repetitions) in which the arm has any sample at this load, valid or not."""
         return len({number_block(self.point, key_of_measurement(sample)) for sample in self.samples})
 
     @property
     def invalid(self) -> dict[Reason, int]:
-        """The number of an arm's invalid samples at a point by reason, whether or not they were measured again."""
+        """Reason of invalidity → number of the arm's invalid samples at this load, in the order of `Reason`.
+
+        Samples that were measured again count as well.
+        """
         counts = Counter(sample.reason for sample in self.samples if not sample.valid)
         return {reason: counts[reason] for reason in Reason if counts[reason]}
 
     @property
     def generator(self) -> str | None:
-        """The name of the load generator that made the samples of an arm at a point; None without a sample."""
+        """The name of the load generator that made the arm's samples at this load; None without a sample."""
         return next((sample.generator for sample in self._ordered_samples), None)
 
     @property
     def stand_in_for(self) -> str | None:
-        """The load generator that the sweep asked for, where another one stood in for it; None if none did."""
+        """The load generator that the sweep requested, if another one replaced it; None if the requested one was used."""
         return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
     @property
     def _ordered_samples(self) -> list[Sample]:
-        """The samples of an arm at a point: first those that count, then the invalid ones."""
+        """The arm's samples at this load: first those that count, then the invalid ones."""
         return [*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]
 
     @property
     def notes(self) -> list[str]:
-        """The notes of the counted samples about what the load generator's numbers leave out or cannot show."""
+        """The notes of all counted samples about what the load generator's numbers omit or cannot show."""
         return [note for sample in self.counted.values() for note in sample.notes]
 
     @property
     def complete(self) -> bool:
-        """True if an arm has a sample that counts in every block that is planned for it at a point.
+        """True if the arm has a counted sample at this load in every planned block (repetition).
 
-        If the arm's samples are not steady, so that none counts, samples that are valid or not steady suffice.
+        If the arm is not steady (its rate or CPU time changes within a sample), none of its samples counts. A valid
+        sample, or one that is invalid only for that change, then suffices in each block.
         """
         return (self.valid_blocks if self.unsteady is None else self.outcome_blocks) >= self.planned_blocks
 
@@ -288,29 +323,29 @@ class ArmCell:
 
     @property
     def histogram(self) -> Kind | None:
-        """The kind of histogram in which the latencies of a cell are stored; None without latencies."""
+        """The kind of histogram that stores the latencies of this arm at this load, such as `exact`; None without latencies."""
         return self.merged.kind if self.merged else None
 
     @property
     def requests(self) -> int:
-        """The number of requests in all samples of a cell that count."""
+        """The number of requests in all counted samples of this arm at this load."""
         return sum(sample.requests or 0 for sample in self.counted.values())
 
     @property
     def errors(self) -> dict[str, int]:
-        """The number of failed requests by kind of error, over all samples of a cell that count."""
+        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm at this load."""
         return _sum_errors(self.counted.values())
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        """The number of failed requests by kind of error, over all invalid samples of a cell."""
+        """Kind of error (such as `timeout`) → number of failed requests, over the invalid samples of this arm at this load."""
         return _sum_errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
-        """Whose CPU time and memory the values of a cell are: `proxy`, or `backend` where there is no proxy.
+        """The role whose CPU time and memory were measured: `proxy`, or `backend` for an arm without a proxy.
 
-        None for a disrupted load, and where no sample counts.
+        It is None for a load with a disruption, and if no sample counts.
         """
         if self.point.disturbance is not None:
             return None
@@ -319,9 +354,10 @@ class ArmCell:
 
     @property
     def gauges(self) -> dict[str, float]:
-        """The gauges of a cell by name: values that the system reported about itself before the load.
+        """Name of a gauge → its median over the counted samples that have it.
 
-        Systems define them (`System.gauges`). Each is the median over the counted samples that have the gauge.
+        A gauge is a value that the proxy system reported about itself before the load. Each system defines its gauges
+        (`System.gauges`).
         """
         counted = self.counted.values()
         names = dict.fromkeys(name for sample in counted for name in sample.gauges)
@@ -331,15 +367,18 @@ class ArmCell:
 
     @property
     def clock_error_s(self) -> float:
-        """The largest error, in seconds, of the offset between clocks in any counted sample of a disrupted load."""
+        """The largest error of the offset between generator and lab clocks in any counted sample, in seconds.
+
+        Only samples of a disrupted load record this error; otherwise the result is 0.
+        """
         return max((sample.outcome.get("clock_error_s") or 0.0 for sample in self.counted.values()), default=0.0)
 
     @property
     def slowdowns(self) -> dict[str, stats.Estimate]:
-        """The slowdown that a disruption causes: percentile (`p99`, `p50`) → latency during it against before it.
+        """Percentile (`p99`, `p50`) → estimate of how much a disruption raises it: latency during against before.
 
-        In each block the two values of that block are compared. A percentile is left out unless every block that counts has
-        both values.
+        The two latencies are compared within each block (repetition). A percentile is left out unless every counted
+        block has both latencies.
         """
         slowdowns: dict[str, stats.Estimate] = {}
         for name in reversed(WINDOWED):
@@ -354,16 +393,17 @@ class ArmCell:
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """Two cells whose blocks are compared: the cell of an arm (`own`) and the cell of its baseline (`base`)."""
+    """The samples of an arm (`own`) and of its baseline (`base`) at one load point, whose blocks are compared one by one."""
 
     own: ArmCell
     base: ArmCell
 
     @property
     def complete(self) -> bool:
-        """True if both cells have a sample that counts in every planned block.
+        """True if both the arm and its baseline have a counted sample in every planned block (repetition).
 
-        If samples of either are not steady, so that none counts, samples that are valid or not steady suffice.
+        If one of the two is not steady (its rate or CPU time changes within a sample), no sample counts. Valid samples,
+        and those invalid only for such a change, then suffice.
         """
         sides = (
             (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
@@ -373,14 +413,14 @@ class CellPair:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """How samples of an arm, or else of its baseline, change within themselves; None if all are steady.
+        """The changes of rate or CPU time within the arm's samples, or else within its baseline's; None if all are steady.
 
-        If samples change, no effect between the two is computed.
+        If there is such a change, no effect of the arm against the baseline is computed.
         """
         return self.own.unsteady or self.base.unsteady
 
     def log_ratios(self, metric: str) -> dict[int, float]:
-        """Return block → log(value of the arm / value of the baseline) in block order, where both have a value."""
+        """Return block (repetition) → log(arm's value / baseline's value), in block order, for blocks in which both have a value."""
         arm_values, baseline_values = self.own.known(metric), self.base.known(metric)
         return {
             block: log(value / baseline_values[block])
@@ -391,12 +431,14 @@ class CellPair:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """All cells of a run: what was measured of each arm at each load point.
+    """The samples of a run, grouped by arm (variant) and load point.
 
     Attributes:
         plan: The run's plan.
-        cells: (arm, point) → the cell of the arm's solo samples, from which absolute values come.
-        pairs: (arm, point) → the two cells of the arm and its baseline as a pair, from which their ratio comes.
+        cells: (name of the arm, name of the point) → the arm's solo samples (measured alone), which give absolute
+            values.
+        pairs: (name of the arm, name of the point) → the samples of the arm and its baseline measured at once as a
+            pair, which give their ratio.
 
     """
 
@@ -405,26 +447,31 @@ class Cells:
     pairs: Mapping[ArmAndPoint, CellPair] = field(repr=False, default_factory=dict[ArmAndPoint, "CellPair"])
 
     def at(self, arm: str, point: LoadPoint) -> ArmCell:
-        """Return the solo cell of an arm at a point."""
+        """Return the solo samples (measured alone) of an arm at a load point, with their values."""
         return self.cells[arm, point.name]
 
     def pair(self, arm: str, point: LoadPoint) -> CellPair | None:
-        """Return the pair of an arm and its baseline at a point; None if the arm is not paired."""
+        """Return the samples of an arm and its baseline that were measured at once at a load point; None if there is no such pair."""
         return self.pairs.get((arm, point.name))
 
     def apart(self, arm: Arm, point: LoadPoint) -> CellPair:
-        """Return the solo cells of an arm and of its baseline at a point, which were measured apart, not as a pair."""
+        """Return the solo samples of an arm and of its baseline at a load point: each was measured alone, not both at once."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return CellPair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
-    """Estimate the effect of an arm against a baseline in a metric, over the blocks in which both have a value.
+    """Estimate the effect of an arm against a baseline in a metric, over the blocks (repetitions) in which both have a value.
 
-    It is a difference (arm − baseline) for outcomes of a disruption, and a log-ratio for other metrics.
+    The effect is a difference (arm − baseline) for outcomes of a disruption, and a log-ratio for other metrics.
+
+    Args:
+        arm: The arm's samples and values.
+        baseline: The baseline's samples and values.
+        metric: The metric's name in the catalogue.
 
     Returns:
-        None if there is no block in which both have a value.
+        The estimate; None if there is no block in which both have a value.
 
     """
     arm_values, baseline_values = arm.known(metric), baseline.known(metric)
@@ -438,17 +485,18 @@ def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estim
 
 
 def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
-    """Return the resolution of a disruption's outcome: smaller differences mean nothing, however often they repeat.
+    """Return the resolution of a metric of a disruption, in seconds: smaller differences between arms mean nothing.
 
-    Requests come one at a time, and clocks are known only to within an error.
+    A failure is only seen when a request is sent, so the time between two requests limits the resolution. The error
+    between the clocks of generator and lab adds to it. More repetitions do not improve either.
 
     Args:
         metric: The metric's name in the catalogue.
-        point: The load point, whose rate is that of the requests.
-        clock_error_s: The largest error of the offset between clocks, in seconds.
+        point: The load point, whose offered rate gives the time between two requests.
+        clock_error_s: The largest error of the offset between the clocks, in seconds.
 
     Returns:
-        Seconds; 0 for a metric that depends neither on when requests come nor on clocks.
+        Seconds; 0 for a metric that depends neither on the times of requests nor on clocks.
 
     """
     source = find_metric(metric).seen
@@ -461,17 +509,21 @@ def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) ->
 def build_cells(
     plan: Plan, samples: Sequence[Sample], histogram_of: HistogramOf, disturbed: bool | None = None
 ) -> Cells:
-    """Build the cells of a run: one for every arm at every point of its plan, measured or not, and those of pairs.
+    """Group the samples of a run into cells: one for each planned arm and load point, and one for each planned pair.
+
+    A cell has the samples of one arm (variant) at one point with their values. It is empty if nothing was measured. A
+    pair is two arms measured at once.
 
     Args:
         plan: The run's plan.
         samples: All samples of the run.
-        histogram_of: The function that reads a sample's histogram of latencies. It is called once per counted sample of a
-            steady load.
-        disturbed: True: only the disrupted points; False: only the steady ones; None: all.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called for each counted sample of
+            a steady load.
+        disturbed: True: only the points with a disruption or with streams of events; False: only the steady ones; None:
+            all.
 
     Raises:
-        MeasuringError: Samples do not belong together, or not to the plan.
+        MeasuringError: The samples mix targets, loads or generators, or do not belong to the plan.
 
     """
     refuse_mixtures(plan, samples)
@@ -521,14 +573,15 @@ def build_cells(
 
 
 def number_block(point: LoadPoint, measured: Measured) -> int:
-    """Return the number of the block to which a measurement belongs in statistics.
+    """Return the number of the statistical block (repetition) to which a measurement belongs.
 
-    It is the number of the bring-up. Where the generations of workers of a pair count singly, each generation is a block for statistics,
-    and blocks are numbered consecutively.
+    Usually it is the planned block, in which each system is started once. At some points each worker generation of a
+    pair (the workers between two reloads) counts separately (`singly`). Each generation is then a block, and all blocks
+    are numbered consecutively.
 
     Args:
         point: The load point.
-        measured: The key of the measurement: block, arm, point, other arm of the pair, generation, repeat.
+        measured: The key of the measurement: block, arm, point, other arm of the pair or empty, generation, repeat.
 
     """
     block, _, _, against, generation, _ = measured
@@ -538,14 +591,15 @@ def number_block(point: LoadPoint, measured: Measured) -> int:
 def _read_steady_load(
     counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf
 ) -> tuple[Values, Histogram | None]:
-    """Read the metrics of a steady load off its samples.
+    """Read the metrics of a steady load from the samples of an arm that count.
 
     Args:
-        counted: Block → the samples of the block that count.
+        counted: Block (number of the repetition) → the counted samples of the block.
         histogram_of: The function that reads a sample's histogram of latencies.
 
     Returns:
-        (metric → block → value, for `READ_METRICS`; the histogram of all latencies together, None without any).
+        Two parts: metric → block → value, for each of `READ_METRICS`; and the histogram of all latencies together, or
+        None without any.
 
     """
     values: dict[str, dict[int, float | None]] = {metric: {} for metric in READ_METRICS}
@@ -563,9 +617,10 @@ def _read_steady_load(
 
 
 def _average_block(values: Sequence[float | None]) -> float | None:
-    """Return the geometric mean of a block's measurements; None if one of them is missing, 0 if one of them is 0.
+    """Return the geometric mean of the measurements of one block (repetition).
 
-    It is geometric so that the log of two arms' ratio of means is the mean of their log-ratios.
+    The result is None if a measurement is missing, and 0 if one is 0. With geometric means, the log-ratio of two arms'
+    means is the mean of their log-ratios.
     """
     present = [value for value in values if value is not None]
     if len(present) < len(values) or len(present) == 1:
@@ -574,7 +629,14 @@ def _average_block(values: Sequence[float | None]) -> float | None:
 
 
 def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
-    """Return metric → block → outcome of a disruption, for the blocks whose (first) sample has the metric."""
+    """Return the measured outcomes of a disruption: metric → block (number of the repetition) → value.
+
+    Only the first counted sample of each block is read. A block is left out if that sample does not have the metric.
+
+    Args:
+        counted: Block → the counted samples of the block, of which there is at least one.
+
+    """
     return {
         metric: values
         for metric in DIFFERENCES
@@ -587,10 +649,15 @@ def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
 
 
 def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
-    """Return key of a measurement → the sample that counts for it: the last valid attempt.
+    """Select the sample that counts for each measurement, which is its last valid attempt.
 
-    A sample of an interrupted block never counts. If any sample of an arm at a point is not steady, none of the arm's samples at the point
-    counts: the others may only have ended too early to show the change.
+    A sample of a block that was interrupted and begun anew never counts. If the rate or CPU time changes within any
+    sample of an arm at a point, none of the arm's samples there counts. The other samples may only have ended too early
+    to show the change.
+
+    Returns:
+        Key of the measurement (block, arm, point, other arm of a pair or empty, generation, repeat) → the sample.
+
     """
     samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))
     unsteady = find_unsteady_arms(samples).keys()
@@ -604,24 +671,28 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
 
 
 def select_counted_solo_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
-    """Return (block, arm, point) → the solo sample that counts: only solo samples have absolute values."""
+    """Return (number of the block, name of the arm, name of the load point) → the solo sample that counts.
+
+    A solo sample is of one arm (variant) that has the machine to itself. Only solo samples give absolute values.
+    """
     return {measured[:3]: sample for measured, sample in select_counted_samples(samples).items() if not measured[3]}
 
 
 def list_cpus(record: RunRecord, role: str) -> frozenset[int]:
-    """Return the numbers of the CPUs on which a role, such as `proxy`, ran; empty on a cluster.
+    """Return the numbers of the CPUs on which a role, such as `proxy`, ran in a run; empty on a cluster.
 
-    The record has them as text: `0-2,5` means 0, 1, 2 and 5.
+    The record stores them as text: `0-2,5` means 0, 1, 2 and 5.
     """
     ends = [part.partition("-") for part in record.facts.get(f"cpus_{role}", "").split(",") if part]
     return frozenset(cpu for low, _, high in ends for cpu in range(int(low), int(high or low) + 1))
 
 
 def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
-    """Check that samples belong to a plan and to each other.
+    """Refuse samples that do not belong to the plan, or that must not be pooled with each other.
 
     Raises:
-        MeasuringError: The samples are of different targets, loads or generators, or one is not in the plan.
+        MeasuringError: The samples are of different targets or generators, or one has an arm or a load that is not in
+            the plan.
 
     """
     remedy = "results of different targets, generators or loads are never pooled: summarise each run separately"

@@ -44,14 +44,14 @@ _ENDPOINTS = re.compile(r"backend-(?:endpoints|replicas)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Exhaustion:
-    """The port exhaustion of one arm at one load: how fast the load uses up the proxy's local ports to the backend.
+    """The port exhaustion of one arm (variant) at one load: how fast the load uses up the proxy's local ports to the backend.
 
     Attributes:
-        per_s: Connections per second that begin to wait in TIME_WAIT, to the backend's busiest endpoint.
-        ports: The number of local ports that the proxy has for each endpoint.
+        per_s: Connections per second to the backend's busiest endpoint that end in TIME_WAIT on the proxy's side.
+        ports: The number of local ports that the proxy can use for each endpoint.
         endpoints: The number of the backend's endpoints (pods).
-        recorded: Whether samples recorded the sockets that wait on the proxy's side. If not, only the connections that the proxy opened
-            are known, and the result holds only if the proxy closes them.
+        recorded: True if samples recorded the proxy's sockets in TIME_WAIT. If False, only the opened connections are
+            known, and the result holds only if it is the proxy that closes them.
         load_s: The seconds that the load lasts.
 
     """
@@ -64,12 +64,18 @@ class Exhaustion:
 
     @property
     def after_s(self) -> float:
-        """The seconds until a load has exhausted a proxy's ports: from a start with none waiting until half wait."""
+        """The seconds until a load has exhausted a proxy's ports, which is when half of them are in TIME_WAIT.
+
+        They are counted from a start without any port in TIME_WAIT.
+        """
         return HALF * self.ports / self.per_s
 
     @property
     def label(self) -> str:
-        """The label of a result under a load that exhausts ports: `before exhaustion, which comes after 12 s`."""
+        """The label of a result whose load exhausts the proxy's local ports: `before exhaustion, which comes after 12 s`.
+
+        If the ports run out while the sample runs, it is `exhaustion comes within the sample`.
+        """
         provided = "" if self.recorded else " if the proxy closes them"
         if self.after_s <= self.load_s:
             # After more than a minute only the last minute's connections still wait, and fewer are opened once ports have run out.
@@ -91,14 +97,15 @@ class Exhaustion:
 
 
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
-    """Return the port exhaustion of each arm at each point, in the order given; None where ports do not run out.
+    """Compute the port exhaustion of each arm at each load, in the order of `arms`; None if the ports do not run out.
 
-    Each is computed by `compute_exhaustion`. In addition, one sample may show for all points of its variant that the backend closes the
-    connections: if it opened more connections in less than a minute than the proxy has ports. Then no ports wait on the proxy's side.
+    A sample that opens more connections in less than a minute than the proxy has ports shows that the backend closes
+    them. No port then waits at the proxy. So all entries of its variant are None, except those with samples that
+    recorded waiting ports.
 
     Args:
-        arms: For each arm at each point: its variant, the variant's knobs, and its valid samples at the point. The numbers of ports and
-            endpoints, which older samples do not record, are those that the knobs set.
+        arms: One entry for each arm at each load: (variant, the variant's knobs, its valid samples there). A knob is
+            one changed setting; its name gives the numbers of ports and endpoints that older samples do not record.
 
     """
     spared = {
@@ -115,15 +122,15 @@ def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample
 
 
 def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
-    """Compute how fast one arm's load uses up the proxy's local ports, by the median of its valid samples.
+    """Compute how fast the load of one arm uses up the proxy's local ports, by the median of its valid samples.
 
     Args:
-        samples: The valid samples of the arm at the point.
-        knobs: The knobs of the arm's variant.
+        samples: The valid samples of the arm (variant) at one load point.
+        knobs: The names of the settings that the variant changes, which may set the numbers of ports and endpoints.
 
     Returns:
-        None if a minute's connections take no more than `LABELLED_SHARE` of the ports, if the backend closes the connections, or if no
-        sample counted connections.
+        The port exhaustion. It is None if one minute's connections take no more than `LABELLED_SHARE` of the ports, if
+        the backend closes the connections, or if no sample counted connections.
 
     """
     chosen = _select_recorded(samples) or samples
@@ -145,27 +152,43 @@ def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> 
 
 
 def read_port_count(knobs: Iterable[str]) -> int:
-    """Return the number of local ports in the range that a variant's knobs set, or else in the kernel's default."""
+    """Return the number of local ports that a variant has: `port-range-1024-65535` → 64,512.
+
+    Args:
+        knobs: The names of the settings that the variant changes. Without one for the range of ports, the kernel's
+            default of 28,232 ports is returned.
+
+    """
     matches = (_RANGE.fullmatch(knob) for knob in knobs)
     return next((int(match[2]) - int(match[1]) + 1 for match in matches if match), DEFAULT_PORTS)
 
 
 def read_endpoint_count(knobs: Iterable[str]) -> int:
-    """Return the number of endpoints that a variant's knobs give the backend, or else 1."""
+    """Return the number of endpoints that a variant's backend has: `backend-replicas-3` → 3.
+
+    Args:
+        knobs: The names of the settings that the variant changes. Without one for the number of endpoints, it is 1.
+
+    """
     matches = (_ENDPOINTS.fullmatch(knob) for knob in knobs)
     return next((int(match[1]) for match in matches if match), 1)
 
 
 def _select_recorded(samples: Iterable[Sample]) -> list[Sample]:
-    """Return the samples that recorded which ports waited when the load ended."""
+    """Return the samples that recorded, at the end of the load, which of the proxy's ports were in TIME_WAIT."""
     return [sample for sample in samples if PROXY in sample.leftovers.get("end", Leftovers()).port_range]
 
 
 def _count_waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
-    """Return the connections per second to the backend's busiest endpoint that begin to wait on the proxy's side.
+    """Return how many connections per second to the backend's busiest endpoint end in TIME_WAIT on the proxy's side.
+
+    Args:
+        sample: The sample.
+        knobs: The names of the settings that the variant changes, which may set the number of endpoints.
 
     Returns:
-        0 if the backend closes the connections; None if the sample did not count connections, or has no duration.
+        The rate. It is 0 if the backend closes the connections, and None if the sample did not count connections or has
+        no duration.
 
     """
     counted, side_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None

@@ -29,12 +29,14 @@ from lab.stats.power import ASSURANCE
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """The measurements of a pair on one generation of workers: both sides' worker processes between two reloads.
+    """The measurements of a pair (two alike systems measured at once) on one generation of workers.
+
+    A generation of workers is the worker processes of both sides between two reloads.
 
     Attributes:
-        block: The number of the block, which is one bring-up.
-        reload: The number of the generation within the block.
-        ratios: The log-ratios of the two sides' CPU per request, one for each repeat.
+        block: The number of the block (repetition), in which each system is started once.
+        reload: The number of the generation within the block, from 0.
+        ratios: The log-ratios of the two sides' CPU time per request, one for each repeat.
         own_s: CPU seconds per request of the arm, the mean over the repeats.
         base_s: CPU seconds per request of the arm's baseline, the mean over the repeats.
 
@@ -48,16 +50,17 @@ class Generation:
 
     @property
     def ratio(self) -> float:
-        """The log-ratio of a pair's CPU per request on one generation of workers: the mean over the repeats."""
+        """The mean log-ratio of a pair's CPU time per request over the repeats on one generation of workers."""
         return fmean(self.ratios)
 
 
 @dataclass(frozen=True, slots=True)
 class VarianceComponents:
-    """The variance components of one variant at one load point: how much its CPU per request varies, and why.
+    """The variance components of one variant at one load: how much its CPU time per request varies, and at which level.
 
-    They are standard deviations of the logarithm of one system's CPU per request: between repeated measurements, between generations of
-    workers, and between bring-ups.
+    Each is the standard deviation of the logarithm of one system's CPU time per request. There is one between repeated
+    measurements, one between generations of workers (the processes between two reloads), and one between bring-ups
+    (starts of the system).
     """
 
     arm: Arm
@@ -77,19 +80,21 @@ class VarianceComponents:
 
     @property
     def start(self) -> float | None:
-        """The standard deviation between starts of a system: of worker generations and bring-ups together.
+        """The standard deviation between starts of a system: of worker generations and of bring-ups combined.
 
-        All measurements of one start share this deviation, however long they take. None where neither part is known.
+        A worker generation is the worker processes between two reloads. All measurements of one start share this
+        deviation, however long they take. It is None if neither part is known.
         """
         parts = [] if self.found is None else [part.sd for part in (self.found.generation, self.found.bring_up) if part]
         return hypot(*parts) if parts else None
 
 
 def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) -> list[VarianceComponents]:
-    """Return the variance components of each variant that was paired with itself, by point and arm in plan order.
+    """Compute the variance components of each variant that was paired with itself, by load point and arm in plan order.
 
-    Only points that ask for several generations of workers, or for repeats on one, are used. An A/A pair that only measures the noise floor
-    is left out: it is on fewer generations than the point asks for.
+    Only points that request several generations of workers (the processes between two reloads), or several repeats on
+    one generation, are used. Pairs that only measure the noise floor are left out, because they have fewer generations
+    than the point requests.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
     counted, design = select_counted_samples(samples), record.designed
@@ -133,9 +138,10 @@ def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) ->
 
 
 def _scale_to_one_system(of_two: Components) -> Components:
-    """Return the variance components of one system, given those of the difference between two such systems.
+    """Convert the variance components of the difference between two alike systems into those of one system.
 
-    The difference of two alike and independent systems varies √2 as much as one system.
+    The difference of two alike, independent systems has √2 times the standard deviation of one, so each component is
+    divided by √2.
     """
 
     def scale(part: Component | None) -> Component | None:

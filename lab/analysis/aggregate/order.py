@@ -44,11 +44,11 @@ SYSTEM_NEVER_UP = {Reason.BRING_UP_FAILED, Reason.KNOB_NOT_APPLIED, Reason.LIMIT
 
 @dataclass(frozen=True, slots=True)
 class OrderLabels:
-    """The labels of a sample for order tests: what was measured before it in the same bring-up of the system.
+    """The labels of a sample for order tests: what was measured before it on the same start of the system.
 
     Attributes:
-        point: The name of the point that was measured before; NOTHING if the sample was the first.
-        many: Whether the proxy had opened many connections shortly before.
+        point: The name of the load point that was measured directly before; NOTHING if the sample was the first.
+        many: True if the proxy had opened many connections shortly before.
 
     """
 
@@ -58,14 +58,16 @@ class OrderLabels:
 
 @dataclass(frozen=True, slots=True)
 class OrderTest:
-    """An order test: whether a metric of an arm at a point differs by what was measured before the sample.
+    """An order test: whether a metric of one arm at one load depends on what was measured before the sample.
 
     Attributes:
-        arm: The name of the arm.
-        beside: The name of the arm on the other side of the pair; empty where the arm was solo.
+        arm: The name of the arm (variant in the run).
+        beside: The name of the arm on the other side of the pair (two arms measured at once); empty for an arm measured
+            alone.
         point: The name of the load point.
         metric: The metric's name in the catalogue.
-        by: By what the samples are grouped: the previous `point`, or the `connections` opened shortly before.
+        by: The grouping of the samples. `point`: by the load point measured before. `connections`: by whether many or
+            few connections were opened shortly before.
         means: Label of a group → (number of values, their geometric mean in the metric's own unit).
         p_value: The unadjusted p-value of this test.
         holm_p: The p-value adjusted by Holm's method over all tests of the run.
@@ -83,7 +85,7 @@ class OrderTest:
 
     @property
     def text(self) -> str:
-        """The phrase for people about an order test: arm, point, the metric's mean in each group, and p-values."""
+        """The phrase for people about an order test: arm, load point, the metric's mean in each group, and p-values."""
         place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
         metric = find_metric(self.metric)
         parts = [
@@ -95,14 +97,15 @@ class OrderTest:
 
 @dataclass(frozen=True, slots=True)
 class MissingByOrder:
-    """A point at which the share of invalid samples depends on what was measured before.
+    """A load point at which the share of invalid samples depends on what was measured before.
 
     Attributes:
         point: The name of the load point.
-        arms: The names of the arms with an invalid sample there. The shares are over the samples of all of them.
-        shares: Point measured before → (number of invalid samples, number of samples), the largest share first.
+        arms: The names of the arms (variants) with an invalid sample there.
+        shares: Point measured before → (number of invalid samples, number of samples), the largest share first. Samples
+            of all `arms` are counted.
         reasons: The reasons why the samples are invalid.
-        p_value: The p-value of Fisher's exact test whether the shares differ.
+        p_value: The p-value of Fisher's exact test of whether the shares differ.
 
     """
 
@@ -113,14 +116,14 @@ class MissingByOrder:
     p_value: float
 
     def concerns(self, arm: Arm) -> bool:
-        """Return whether samples of the arm or of its baseline are among the invalid ones."""
+        """Return whether the arm, or its baseline, has an invalid sample at the point."""
         return arm.name in self.arms or arm.baseline in self.arms
 
     @property
     def text(self) -> str:
-        """The phrase for people about samples whose validity depends on the order: the shares, reasons and p-value.
+        """The phrase for people about samples whose validity depends on the order: the shares, the reasons and the p-value.
 
-        Its shares read `13 of 13 after ceiling, 0 of 17 when first`.
+        The shares read `13 of 13 after ceiling, 0 of 17 when first`, where `ceiling` is a load point.
         """
         parts = (f"{bad} of {total} {_describe_label(label, 'point')}" for label, (bad, total) in self.shares.items())
         message = f"samples are invalid by what was measured before: {', '.join(parts)}"
@@ -134,9 +137,9 @@ def _describe_label(label: str, by: str) -> str:
 
 
 def label_by_predecessor(samples: Sequence[Sample]) -> dict[str, OrderLabels]:
-    """Return sample id → what was measured before the sample in the same bring-up of the system.
+    """Return sample id → labels of what was measured before the sample on the same start of the system.
 
-    What was measured before a retry is the sample that the retry repeats.
+    The predecessor of a retry is the failed attempt that it repeats.
     """
     labels: dict[str, OrderLabels] = {}
     in_order = sorted(samples, key=lambda sample: (_identify_system(sample), sample.order, sample.attempt))
@@ -166,15 +169,15 @@ def _identify_bring_up(sample: Sample) -> tuple[int, int, tuple[str, ...], str]:
 
 
 def _identify_system(sample: Sample) -> tuple[object, ...]:
-    """Return a key that samples share exactly if the same running system made them, with no fresh bring-up between."""
+    """Return a key that two samples share only if one running system, not restarted in between, produced both."""
     return _identify_bring_up(sample), sample.fresh_bring_ups
 
 
 def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
     """Return whether many connections were left from earlier loads when a sample began.
 
-    If the sockets in TIME_WAIT were counted then, their number decides. If not, it is the number of connections that earlier samples of the
-    arm opened shortly before.
+    If sockets in TIME_WAIT were counted at that moment, their number decides. Otherwise, the connections that the arm's
+    earlier samples opened shortly before are counted.
 
     Args:
         sample: The sample.
@@ -196,10 +199,15 @@ def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
 
 
 def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
-    """Test whether metrics of a run's steady loads depend on what was measured before a sample.
+    """Test whether metrics of a run's steady loads depend on what was measured before each sample.
 
-    There is a test for each arm, point, metric and grouping, for solo samples and for each side of pairs. The p-values are adjusted over
-    all tests by Holm's method, and the test with the smallest comes first.
+    There is one test for each arm, load point, metric and grouping of the samples. Solo samples (measured alone) and
+    each side of pairs (two arms measured at once) are tested separately. The p-values are adjusted over all tests by
+    Holm's method.
+
+    Returns:
+        The tests, the smallest p-value first.
+
     """
     before = label_by_predecessor([sample for sample in samples if belongs_to_block(sample)])
     sides = [(cell_, "") for cell_ in cells.cells.values() if cell_.arm.role != "reference"]
@@ -242,10 +250,10 @@ def _test_cell(cell_: ArmCell, against: str, before: Mapping[str, OrderLabels]) 
 
 
 def format_order_note(tests: Sequence[OrderTest]) -> str:
-    """Return the note about a run's order tests: the most significant dependence, or that there is none.
+    """Return the note about a run's order tests: the most significant dependence, or that none is significant.
 
     Args:
-        tests: The order tests, the smallest p-value first; the note is empty without any.
+        tests: The order tests, the smallest p-value first. Without any test the note is empty.
 
     """
     significant = [test for test in tests if test.holm_p <= ALPHA]
@@ -257,18 +265,19 @@ def format_order_note(tests: Sequence[OrderTest]) -> str:
 
 
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
-    """Find the points at which the validity of samples depends on what was measured before them.
+    """Find the load points at which the validity of samples depends on what was measured before them.
 
-    The dependence is significant by Fisher's exact test (p < MISSING_P). Each arm, or pair of arms, counts once for each bring-up, by its
-    first attempt that no disturbance of the machine spoiled: later attempts were only made because that one failed. Systems that never came
-    up are left out, as the order did not cause that. Arms without an invalid sample at a point are left out there, which only makes the
-    test more conservative.
+    Fisher's exact test decides (p < MISSING_P). Each arm, or pair of arms, counts once for each start of its system.
+    Its first attempt that was not spoiled by the machine is used, because later attempts only exist if that one failed.
+    Systems that never came up are left out, because the order did not cause that. At each point, arms without an
+    invalid sample are left out, which only makes the test more conservative.
 
     Args:
         samples: All samples of a run.
 
     Returns:
-        Point → how its invalid samples depend on what was measured before, for the points where they do.
+        Name of the load point → how its invalid samples depend on what was measured before, only for points where they
+        do.
 
     """
     steady = [

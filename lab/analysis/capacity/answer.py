@@ -57,12 +57,13 @@ Bound = Literal["", "at least", "at most"]
 
 @dataclass(frozen=True, slots=True)
 class RequestKind:
-    """The kind of a load's requests: what requests of one size must have in common to cost the proxy the same.
+    """The properties that requests for one page must have in common so that each costs the proxy the same CPU time.
 
     Attributes:
-        tls: Where TLS ends.
-        keepalive: Whether connections are kept; otherwise each request has a new one.
-        resumption: Whether TLS sessions are resumed; None for requests without TLS or on kept connections.
+        tls: Where TLS ends: `none`, `edge`, `passthrough` or `reencrypt`.
+        keepalive: True if connections are kept, False if each request has a new one.
+        resumption: True if TLS sessions are resumed, False for full handshakes. None for requests without TLS or on
+            kept connections.
 
     """
 
@@ -77,15 +78,15 @@ class RequestKind:
 
 @dataclass(frozen=True, slots=True)
 class PricedLoad:
-    """A load at which the price of a request (the proxy's CPU time for it) was measured for one arm of a run.
+    """A load at which a run measured the price of a request (the proxy's CPU time for it) for one arm.
 
     Attributes:
-        arm: The arm.
+        arm: The arm (variant in the run).
         point: The load point.
         kind: The kind of the load's requests.
-        costs_s: The proxy's CPU seconds per good answer, one number per block.
-        busy: The utilisation (0 to 1) of the CPUs that the proxy can use, the median over blocks. None if the proxy does not have its
-            CPUs to itself.
+        costs_s: The proxy's CPU seconds per good answer, one number per block (repetition).
+        busy: The utilisation (0 to 1) of the CPUs that the proxy can use, the median over blocks. None if the proxy
+            shares its CPUs with other processes.
         generator: The name of the load generator.
 
     """
@@ -99,22 +100,23 @@ class PricedLoad:
 
     @property
     def text(self) -> str:
-        """The name of a load for people, with how busy the proxy was: `ceiling (98 % busy)`."""
+        """The name of the load for people, with how busy the proxy was if that is known: `ceiling (98 % busy)`."""
         return self.point.name if self.busy is None else f"{self.point.name} ({100 * self.busy:.0f} % busy)"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCost:
-    """The price of a request: the CPU time that one request costs a proxy at a requested utilisation.
+    """The price of a request: the CPU time that one request costs a proxy at a requested utilisation of its CPUs.
 
     Attributes:
         value_s: The price in CPU seconds.
-        draws: Random draws from the confidence distribution of the price, shape (DRAWS,); None below six blocks.
-        blocks: The number of blocks from which the price is computed.
+        draws: Random draws from the confidence distribution of the price, shape (DRAWS,); None for fewer than six
+            blocks.
+        blocks: The number of blocks (repetitions) from which the price is computed.
         basis: The loads from which the price is computed, for people.
-        caution: What is uncertain about the price, for people; empty if it was measured near the requested utilisation.
+        caution: What is uncertain about the price, for people. Empty if it was measured near the requested utilisation.
         loads: The loads from which the price is computed.
-        bound: `at least` where the true price may be higher, `at most` where it may be lower; empty where the price is no bound.
+        bound: `at least` if the true price may be higher, `at most` if it may be lower, empty if the price is no bound.
 
     """
 
@@ -128,16 +130,19 @@ class RequestCost:
 
     @property
     def interval_s(self) -> tuple[float, float] | None:
-        """The 95 % interval of the price of a request, in CPU seconds; None below six blocks."""
+        """The 95 % interval of the price of a request, in CPU seconds; None for fewer than six blocks (repetitions)."""
         return None if self.draws is None else interval_of_draws(self.draws)
 
 
 def list_priced_loads(run: RunStore) -> list[PricedLoad]:
-    """Return the loads of a run at which the price of a request was measured, in the plan's order.
+    """Return the loads at which a run measured the price of a request (the proxy's CPU time for it), in the plan's order.
 
-    Arms that only repeat the baseline (A/A) are left out. So is everything that does not give the price of a good answer: points with
-    a subject such as errors, points with a disruption and their control runs, points with compressed or special answers, and samples
-    without a proxy, because the backend's CPU time is not the proxy's.
+    Loads that do not give the price of a good answer are left out:
+
+    - second measurements of a baseline (A/A), and arms without a proxy;
+    - points with a subject such as errors;
+    - points with a disruption, and their control runs;
+    - points with compressed or special answers.
     """
     identity_points = (point for point in run.record.points if point.accept_encoding == "identity")
     points = [
@@ -169,11 +174,11 @@ def list_priced_loads(run: RunStore) -> list[PricedLoad]:
 
 
 def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
-    """Return the utilisation (0 to 1) of the CPUs that a proxy can use: the median over samples of one load.
+    """Return the utilisation (0 to 1) of the CPUs that a proxy can use: the median over the samples of one load.
 
-    The proxy can use as many CPUs as it has workers or threads: their number is the smallest that any sample of the variant recorded or, if
-    none did, the number that the manifests set. The clock ticks of a CPU miss short bursts, so the CPU time that the scheduler counted is
-    the lower limit.
+    The proxy can use as many CPUs as it has workers or threads. That is the smallest number that a sample of the
+    variant recorded or, without a record, the number in the manifests. CPU ticks miss short bursts, so the utilisation
+    is at least the CPU time that the scheduler counted, as a share.
 
     Args:
         run: The run.
@@ -181,7 +186,7 @@ def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequenc
         cell: The samples of the load.
 
     Returns:
-        None if the proxy does not have its CPUs to itself.
+        The utilisation; None if the proxy shares its CPUs with other processes.
 
     """
     proxy_cpus = list_cpus(run.record, "proxy")
@@ -200,7 +205,7 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
     """Compute the price of a request (the proxy's CPU time for it) at a utilisation, from measured loads of one arm.
 
     Args:
-        loads: The loads of the arm, at least one, all with requests of one kind and page size.
+        loads: The loads of the arm (variant), at least one, all with requests of one kind and page size.
         utilisation: The utilisation of the proxy's CPUs, 0 to 1.
 
     """
@@ -239,12 +244,12 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
 
 
 def _take_cost(load: PricedLoad, caution: str = "", bound: Bound = "") -> RequestCost:
-    """Return the price of a request as measured at one load: the median of its blocks.
+    """Return the price of a request as measured at one load: the median of its blocks (repetitions).
 
     Args:
         load: The load.
         caution: What is uncertain about the price, for people; empty for nothing.
-        bound: Whether the true price may be higher (`at least`) or lower (`at most`); empty: neither.
+        bound: `at least` if the true price may be higher, `at most` if it may be lower, empty for neither.
 
     """
     blocks = len(load.costs_s)
@@ -261,14 +266,14 @@ def interval_of_draws(draws: Floats) -> tuple[float, float]:
 def draw_medians(values: Sequence[float], seed: int = SEED) -> Floats | None:
     """Return random draws from a distribution-free confidence distribution of the blocks' median.
 
-    The true median lies between the k-th and the next of the n sorted values with probability Bin(k; n, ½) (Thompson 1936).
+    The true median lies between the k-th and the next of n sorted values with probability Bin(k; n, ½) (Thompson 1936).
 
     Args:
-        values: One value per block.
+        values: One value per block (repetition).
         seed: The seed of the random draws.
 
     Returns:
-        The draws, shape (DRAWS,); None below six blocks.
+        The draws, shape (DRAWS,); None for fewer than six blocks.
 
     """
     x, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
@@ -282,16 +287,16 @@ def draw_medians(values: Sequence[float], seed: int = SEED) -> Floats | None:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The demand of a capacity question: good answers per second, the kind and page of requests, highest utilisation.
+    """The demand of a capacity question: how many requests of which kind, at which utilisation of the proxies.
 
     Attributes:
         rate_rps: Good answers per second, of all proxies together.
-        tls: Where TLS ends.
-        keepalive: Whether connections are kept; otherwise each request has a new one.
+        tls: Where TLS ends: `none`, `edge`, `passthrough` or `reencrypt`.
+        keepalive: True if connections are kept, False if each request has a new one.
         page: The name of the requested page.
         utilisation: The highest utilisation of the proxies' CPUs, 0 to 1.
-        resumption: Whether TLS sessions are resumed; None: as it was measured.
-        variant: The variant whose price of a request is used; None: it is chosen from what the run measured.
+        resumption: True if TLS sessions are resumed, False for full handshakes, None for either.
+        variant: The variant whose price of a request is used; None to choose one from what the run measured.
 
     """
 
@@ -305,20 +310,21 @@ class Wanted:
 
     @property
     def page_bytes(self) -> int:
-        """The size in bytes of the page that a demand requests."""
+        """The size of the demanded page, in bytes."""
         return PAGES[self.page]
 
     @property
     def usual(self) -> str:
-        """The variant whose price of a request a capacity question uses, unless the run has another baseline.
+        """The variant whose price of a request answers this demand, if a run has no baseline to take it from.
 
-        It is the demanded variant or, if none is, the usual one for the demanded kind of requests.
+        It is the demanded variant or, without one, the usual variant for the demanded kind of requests, such as
+        `okd-edge`.
         """
         plain = "ingress-nginx" if self.keepalive else "okd"
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
 
     def fits(self, load: PricedLoad) -> bool:
-        """Return whether a measured load has the demanded kind of requests, page size and variant."""
+        """Return whether a measured load has the kind of requests, page size and variant that this demand asks for."""
         kind, size = load.kind, PAGES[load.point.page]
         same_kind = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
         resumption = self.resumption is None or kind.resumption in (None, self.resumption)
@@ -327,14 +333,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class ProxySize:
-    """A size of a proxy in cores, with the number of proxies of that size that a demand needs.
+    """A size of a proxy in cores, with the number of such proxies that a demand needs.
 
     Attributes:
         cores: The cores of each proxy.
         serves_rps: The requests per second that one proxy serves at the highest utilisation.
-        serves_interval_rps: The 95 % interval of `serves_rps`; None below six blocks.
+        serves_interval_rps: The 95 % interval of `serves_rps`; None for fewer than six blocks (repetitions).
         proxies: The number of proxies needed.
-        proxies_interval: The 95 % interval of `proxies`; None below six blocks.
+        proxies_interval: The 95 % interval of `proxies`; None for fewer than six blocks.
 
     """
 
@@ -346,27 +352,24 @@ class ProxySize:
 
     @property
     def advised(self) -> int:
-        """The number of proxies of one size to run: those needed and a spare.
-
-        Those needed are the upper end of the interval if there is one.
-        """
+        """The number of proxies of this size to run: the upper end of the number needed, and one spare."""
         return (self.proxies_interval[1] if self.proxies_interval else self.proxies) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a capacity question: how many cores and proxies a demand needs, by measured prices of a request.
+    """The answer to a capacity question: how many cores and proxies a demand needs, by the measured price of a request.
 
     Attributes:
         wanted: The demand.
         runs: The ids of the runs in which the price was measured.
         cost: The price of a request: the proxy's CPU time for it.
         cores: The number of cores needed in all.
-        cores_interval: The 95 % interval of `cores`; None below six blocks.
+        cores_interval: The 95 % interval of `cores`; None for fewer than six blocks (repetitions).
         sizes: For each size of a proxy, how many proxies the demand needs.
         advised: The size of a proxy that the snippet is for.
         assumptions: Everything that the answer assumes, as sentences.
-        snippet: The command or configuration that sets up so many proxies.
+        snippet: The command or configuration that sets up the advised number of proxies.
 
     """
 
@@ -382,13 +385,13 @@ class Answer:
 
 
 def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Answer:
-    """Compute how many proxies a demand needs, from the price of a request that one run measured.
+    """Compute how many proxies a demand needs, from the price of a request (CPU time) that one run measured.
 
     Args:
-        name: The name or folder of the run. None: the first run that has the price with an interval, or else the first that has the
-            price; the user's own runs come first, then the committed ones.
+        name: The name or folder of the run. If it is None, runs are searched, the user's own before the committed ones.
+            The first one that has the price with an interval is used, or else the first that has the price.
         demand: The demand.
-        cores: The cores of each proxy; None: several sizes are computed (SIZES).
+        cores: The cores of each proxy; None to compute several sizes (SIZES).
 
     Raises:
         UsageError: No run measured the price of such a request.
@@ -432,9 +435,10 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
 
 
 def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
-    """Yield the runs that may have measured the price: first the user's own, then the committed ones.
+    """Yield the runs that may have measured the price of a request: first the user's own, then the committed ones.
 
-    Of the user's runs the latest comes first. Of the committed runs those with the usual variant come first, among these those whose proxy had CPUs to itself, and then the latest.
+    The user's latest run comes first. Committed runs with the usual variant come before others. Among these, runs whose
+    proxy had its own CPUs come first, and then the latest.
     """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []
@@ -448,10 +452,14 @@ def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
 
 
 def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
-    """Return the price of a request for the baseline, or else the usual variant, or else the first arm with a load.
+    """Compute the price of a request for one arm: the baseline, or else the usual variant, or else the first with a load.
+
+    Args:
+        loads: The loads that fit the demand, at least one.
+        demand: The demand.
 
     Raises:
-        UsageError: The arm was measured with full and with resumed TLS handshakes.
+        UsageError: The arm was measured both with full and with resumed TLS handshakes.
 
     """
     arm = min((load.arm for load in loads), key=lambda arm: (arm.role != "baseline", arm.variant != demand.usual))
@@ -463,7 +471,14 @@ def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
 
 
 def compute_size(cost: RequestCost, demand: Wanted, cores: int) -> ProxySize:
-    """Compute how many proxies of `cores` cores a demand needs, given the price of a request."""
+    """Compute how many proxies of a size a demand needs, given the price of a request.
+
+    Args:
+        cost: The price of a request.
+        demand: The demand.
+        cores: The cores of each proxy.
+
+    """
     serves = cores * demand.utilisation / cost.value_s
     if cost.draws is None:
         return ProxySize(cores, serves, None, round_up(demand.rate_rps / serves), None)
@@ -477,7 +492,7 @@ def compute_size(cost: RequestCost, demand: Wanted, cores: int) -> ProxySize:
 
 
 def round_up(proxies: float) -> int:
-    """Round a number of proxies up, to at least 1.
+    """Round a number of proxies up to an integer, at least 1.
 
     A number that exceeds an integer only by a rounding error is rounded to that integer.
     """
@@ -485,10 +500,10 @@ def round_up(proxies: float) -> int:
 
 
 def make_snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
-    """Return the command or configuration that sets up `replicas` proxies of `cores` cores, for a measured system.
+    """Return the command or configuration that sets up a number of proxies of a size, for the system that a run measured.
 
     Args:
-        run: The run that measured the system.
+        run: The run.
         variant: The variant whose manifests show which system it is.
         replicas: The number of proxies.
         cores: The cores of each proxy.

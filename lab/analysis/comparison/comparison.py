@@ -34,17 +34,17 @@ def compare_runs(
     other_arm: str | None = None,
     asked: Collection[str] = (),
 ) -> Comparison:
-    """Compare arms of one run, or of two runs, in every metric at every load point that both sides have.
+    """Compare arms (variants) of one run, or of two runs, in every metric at every load that both sides have.
 
-    In one run each variant (or only the named arm) is compared with its baseline. Of two runs, arms of the same name (or only
-    the named one) are compared. If both arms are named, these two are compared.
+    Within one run, each variant is compared with its baseline. Of two runs, arms with equal names are compared. If one
+    arm is named, only this arm is compared; if both are named, these two are.
 
     Args:
         base: The first run.
-        other: The second run; None: arms of the first run are compared.
-        base_arm: The name of the arm on the first side; None: not named.
-        other_arm: The name of the arm on the second side; None: not named.
-        asked: Outcomes of disruptions that have a row even if they were 0 in every block.
+        other: The second run; None to compare arms of the first run.
+        base_arm: The name of the arm on the first side, or None.
+        other_arm: The name of the arm on the second side, or None.
+        asked: Outcomes of disruptions that get a row even if they are 0 in every block (repetition).
 
     Raises:
         UsageError: The two cannot be compared at all (README, "Limits that change a decision": different targets are
@@ -65,16 +65,16 @@ def compare_runs(
 def _compare_inside(
     run: RunCells, seconds_of: SecondsOf, base_arm: str | None, other_arm: str | None, asked: Collection[str]
 ) -> Comparison:
-    """Compare arms of one run block by block.
+    """Compare arms (variants) of one run block by block (repetition by repetition).
 
-    If each arm is a variant that is compared with its baseline, the decisions are those of the run's table.
+    If every pair is a variant with its own baseline, the decisions are those of the run's table.
 
     Args:
         run: The run.
-        seconds_of: The function that reads what a sustained sample did second by second.
-        base_arm: The name of the first side's arm, or of the only arm that is named; None: not named.
-        other_arm: The name of the second side's arm; None: not named.
-        asked: Outcomes of disruptions that have a row even if they were 0 in every block.
+        seconds_of: The function that reads the running totals within a sustained sample, second by second.
+        base_arm: The name of the first side's arm, or of the only named arm; None if no arm is named.
+        other_arm: The name of the second side's arm; None if it is not named.
+        asked: Outcomes of disruptions that get a row even if they are 0 in every block.
 
     """
     if base_arm is not None and other_arm is not None:
@@ -103,9 +103,17 @@ def _compare_inside(
 def _compare_across(
     first: RunCells, second: RunCells, base_arm: str | None, other_arm: str | None, asked: Collection[str]
 ) -> Comparison:
-    """Compare arms of two runs, whose blocks do not belong together.
+    """Compare arms (variants) of two runs, whose blocks (repetitions) do not belong together.
 
-    Arms that only repeat another arm (A/A), and the direct reference, are compared only if they are named.
+    Second measurements of a baseline (A/A) and the direct reference (no proxy) are compared only if they are named.
+
+    Args:
+        first: The first run.
+        second: The second run.
+        base_arm: The name of the arm of the first run; None for every arm that both runs have.
+        other_arm: The name of the arm of the second run; None likewise.
+        asked: Outcomes of disruptions that get a row even if they are 0 in every block.
+
     """
     refuse_incomparable_runs(first, second)
     first_arms, second_arms = (
@@ -142,7 +150,7 @@ def _compare_across(
 
 
 def _misses_point(meeting: ComparedRuns, base: Arm, other: Arm, point: LoadPoint) -> bool:
-    """Return whether the first run planned its arm at a point, and the second run did not plan its arm there."""
+    """Return whether the first run planned its arm at a load point that the second run did not plan for its arm."""
     counterpart = meeting.points.get(point.name)
     planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None
     return meeting.base.at(base.name, point.name) is not None and not planned

@@ -41,20 +41,22 @@ AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "n
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The advice of a comparison about two arms: one sentence with its kind, and what to apply.
+    """The advice of a comparison about two arms (variants): one sentence with its kind, and what to apply.
 
-    `base_arm` and `other_arm` are the names of the first and the second side. Kinds:
+    `base_arm` and `other_arm` are the names of the first and the second side. `snippet` is the part of a manifest to
+    apply, or empty. Kinds:
 
-    apply       better, never worse: `snippet` is what to apply (empty for another system: the text has it)
-    keep        worse, never better: do not change to it
-    mixed       better in some metrics and worse in others, or better but in some blocks not working: `snippet` as for
-                apply, and the text has the condition
-    moved       a difference that no setting explains: the manifests are the same, the runs are of two machines, or their
-                common baseline may have changed as much between them
-    same        every effect with a decision is equivalent
-    unresolved  no difference resolved; the text has the bound
-    nothing     no row could be judged; the text has what would help
-    instrument  a difference, and the second side is only to measure by: nothing to apply
+    - apply: the second side is better in some rows and worse in none. For another system `snippet` is empty, and the text
+      has the action.
+    - keep: it is worse in some rows and better in none, so do not change to it.
+    - mixed: it is better in some metrics and worse in others, or better but failed in some blocks (repetitions). The text
+      has the condition for applying `snippet`.
+    - moved: there is a difference that no setting explains. The manifests are equal, or the runs are of two machines, or
+      the baseline of both runs may have changed as much.
+    - same: every effect with a decision is equivalent.
+    - unresolved: no difference was found; the text has the largest that remains possible.
+    - nothing: no row could be judged; the text has what would help.
+    - instrument: there is a difference, but the second side only serves to measure, so there is nothing to apply.
     """
 
     base_arm: str
@@ -65,14 +67,14 @@ class Advice:
 
 
 def explain_unserved(comparison: Comparison, row: ComparedRow) -> str:
-    """Explain a row whose second side did not serve a load that the first side served, and what to do about it."""
+    """Explain a row in which the first side served its offered rate and the second side did not, and what to do about it."""
     search = f"just knee {comparison.variants(row.pair)[1].name}{rerun.place(comparison.other.target)}"
     message = f"the base served {row.point.name} and this did not"
     return f"{message}: `{search}` finds whether the proxy or the generator was the limit, or compare closed loops"
 
 
 def advise(comparison: Comparison) -> tuple[Advice, ...]:
-    """Return the advice about each pair of arms that a comparison compares, in the order of its rows."""
+    """Return the advice about each pair of compared arms, in the order of the comparison's rows."""
     by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
@@ -81,7 +83,7 @@ def advise(comparison: Comparison) -> tuple[Advice, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _ArmPair:
-    """Two arms of a comparison with their rows, about which one sentence of advice is made."""
+    """Two compared arms (variants) with their rows, about which one sentence of advice is made."""
 
     comparison: Comparison
     base_arm: str
@@ -90,17 +92,17 @@ class _ArmPair:
 
     @property
     def variants(self) -> tuple[VariantRecord, VariantRecord]:
-        """The variants of the two arms that are compared: (of the first side, of the second side)."""
+        """The variants of the two compared arms: (first side, second side)."""
         return self.comparison.variants((self.base_arm, self.other_arm))
 
     @property
     def same_settings(self) -> bool:
-        """True if the two arms that are compared have the same manifests."""
+        """True if the two compared arms have equal manifests."""
         return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
     def anchored(self) -> bool:
-        """True if two compared runs have a common baseline, which shows what else changed between the runs."""
+        """True if the two compared runs share a baseline, whose own change shows what else differs between the runs."""
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
@@ -167,10 +169,10 @@ class _ArmPair:
         return self._apply(message)
 
     def _explain_moved(self, clear: Sequence[ComparedRow]) -> str:
-        """Return why the differences are not put down to a setting; empty if a setting may explain them.
+        """Return why a setting cannot be the cause of the differences; empty if it can.
 
         Args:
-            clear: The differences that are larger than what the runs' common baseline changed.
+            clear: The rows whose difference is larger than the change of the runs' common baseline.
 
         """
         if self.same_settings and self.comparison.paired:
@@ -188,7 +190,7 @@ class _ArmPair:
     def _primary(self) -> str | None:
         """The primary metric of the second side's variant; None if it has none.
 
-        In a disruption it is the outcome that stands for this metric.
+        For a disruption it is the outcome that corresponds to this metric, such as failed requests.
         """
         metric = self.variants[1].primary_metric
         return (
@@ -199,7 +201,7 @@ class _ArmPair:
 
     @property
     def _remeasure_in_one_run(self) -> str:
-        """The advice how to measure two arms of different runs in one run, where nothing else can change."""
+        """The advice to measure two arms of different runs within one run, where nothing but the settings can differ."""
         before, after = self.variants
         if self.same_settings:
             return f"compare settings within one run ({self._format_command(after.name)}), not across these two"
@@ -208,10 +210,10 @@ class _ArmPair:
         return f"give the two settings an overlay each and measure both in one run: {self._format_command('A B')}"
 
     def _apply(self, message: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
-        """Return the advice to apply the second side's snippet or, if no snippet has the difference, its manifests.
+        """Return the advice to apply the second side's manifest snippet or, if no snippet has the difference, all its manifests.
 
         Args:
-            message: The beginning of the sentence: what was found.
+            message: The beginning of the sentence, which describes the differences.
             kind: The kind of the advice.
             when: The condition, with a leading space, as ` only once all of them do`; empty for none.
 
@@ -231,13 +233,13 @@ class _ArmPair:
         return kind, f"{message}: {action}{when}", ""
 
     def _describe_inconclusive(self, rows: Sequence[ComparedRow], short: str) -> str:
-        """Describe the largest differences that inconclusive effects leave possible.
+        """Describe the largest differences that the inconclusive rows do not exclude, and what would narrow them down.
 
-        They are that of the primary metric, and the largest of all.
+        Two sizes are named: the largest in the primary metric, and the largest in any metric.
 
         Args:
             rows: The inconclusive rows.
-            short: What to add about rows without an interval; empty for none.
+            short: A phrase to add about rows without an interval; empty for none.
 
         """
         primary_rows = [row for row in rows if row.metric == self._primary]
@@ -294,16 +296,22 @@ class _ArmPair:
         return suggest_remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
     def _count_lost(self, row: ComparedRow) -> int:
-        """Return how many planned blocks of a row do not count, as many may be lost when it is measured again.
+        """Return how many planned blocks (repetitions) of a row do not count.
 
-        Inside a run a block does not count if either side is missing in it. For two runs it is the larger of both numbers.
+        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block does
+        not count if either side is missing. For two runs, it is the larger number of the two runs.
         """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n
         return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
     def _format_command(self, arms: str) -> str:
-        """Return the command that measures some arms with the load and target of the second side's run."""
+        """Return the command that measures some arms again with the load and target of the second side's run.
+
+        Args:
+            arms: The names of the arms, separated by spaces.
+
+        """
         return rerun.measure_command(self.comparison.other, arms)
 
 
@@ -321,9 +329,9 @@ def _describe_bound(row: ComparedRow) -> str:
 
 
 def _find_widest(rows: Sequence[ComparedRow]) -> ComparedRow:
-    """Return the row whose interval leaves the largest effect possible.
+    """Return the row whose interval allows the largest effect.
 
-    Outcomes of a disruption have many units, so their differences are divided by the first side's absolute value.
+    Outcomes of a disruption have different units. To compare them, each is divided by the first side's absolute value.
     """
 
     def size(row: ComparedRow) -> float:

@@ -53,11 +53,14 @@ RowEffect = tuple[SummaryRow, Effect]
 
 
 def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
-    """Yield the lines of a run's conclusion, each with the verdicts that it states (none: it states none).
+    """Yield the lines of a run's conclusion, each with the verdicts about variants that it states.
 
     Args:
         summary: The summary of the run's steady loads, or of its disrupted ones.
         record: The record of the run.
+
+    Returns:
+        Pairs of a line and its verdicts; a line that states no verdict has an empty tuple.
 
     """
     run_verdicts = make_verdicts(summary)
@@ -87,7 +90,11 @@ def _has_controller(verdict: Verdict, record: RunRecord) -> bool:
 
 
 def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
-    """Yield a line for each verdict, followed by its loads in words; of many variants a line for each kind of verdict."""
+    """Yield the lines with the verdicts about variants, each with the verdicts that it states.
+
+    Few variants have one line each, followed by lines that describe its loads. With more than `MOST_VERDICTS` variants,
+    there is one line for each kind of verdict, with the names of the variants.
+    """
     if summary.disturbed or len(run_verdicts) <= MOST_VERDICTS:
         for verdict in run_verdicts:
             yield verdict.text if summary.disturbed else verdict.headline, (verdict,)
@@ -102,10 +109,10 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
 
 
 def describe_noise(summary: Summary) -> str:
-    """Return the line of the noise check: the effect of each baseline against itself (A/A), and whether it is noise.
+    """Return the line of the noise check, which compares each baseline with a second measurement of itself (A/A).
 
-    It passes where every interval includes 0. The metrics are those that variants are judged by; without variants it is CPU per request,
-    or every metric if that is not measured.
+    The check passes if every interval includes 0. The metrics are the primary ones of the variants. Without a variant,
+    it is CPU time per request, or every metric if that was not measured.
     """
     effects = list(_list_self_effects(summary))
     known = [(row, effect) for row, effect in effects if effect.estimate and effect.estimate.has_interval]
@@ -142,7 +149,10 @@ def _includes_zero(effect: Effect) -> bool:
 
 
 def _describe_resolution(summary: Summary) -> str:
-    """Return which effects this machine finds in a run of as many blocks; empty if that cannot be computed."""
+    """Return which effects this machine detects with the run's number of blocks (repetitions); empty if unknown.
+
+    These are the minimum detectable effects, which are found 9 times in 10.
+    """
     parts: list[str] = []
     for row, effect in _list_self_effects(summary):
         estimate = effect.estimate
@@ -160,7 +170,14 @@ def _describe_resolution(summary: Summary) -> str:
 
 
 def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
-    """Yield a line for each load of a variant, at most so many: its effect with interval, and the decision in words."""
+    """Yield one line for each load of a variant: the effect with its interval, and the decision in words.
+
+    Args:
+        summary: The summary of the run.
+        arm: The name of the variant's arm.
+        most: The largest number of loads to describe; one more line has the number of the others.
+
+    """
     order = [Decision.BETTER, Decision.WORSE, Decision.INCONCLUSIVE, *Decision]
     rows = [row for row in summary.rows if row.arm.name == arm and not row.point.control]
     effects = [(row, effect) for row in rows for effect in row.shown]
@@ -179,7 +196,7 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
 
 
 def _describe_decision(effect: Effect) -> str:
-    """Return the decision about an effect in words, with the reason why it is none."""
+    """Return the decision about an effect in words, or the reason why there is no decision."""
     if effect.decision is Decision.EQUIVALENT:
         return f"equivalent, within ±{format_margin(effect)}"
     if effect.decision is Decision.INCONCLUSIVE and (reason := explain_inconclusive(effect)):
@@ -190,7 +207,10 @@ def _describe_decision(effect: Effect) -> str:
 
 
 def _describe_limits(summary: Summary) -> str:
-    """Return what limited the closed loops of a run's arms: `the proxy's CPUs (ceiling)`; empty without such a load."""
+    """Describe what limited the closed loops of a run: `at ceiling by the proxy's CPUs`; empty without a closed loop.
+
+    In the example, `ceiling` is the name of a load.
+    """
     limits: dict[str, set[str]] = {}
     for row in summary.rows:
         for cell in (row.cell, row.pair.own if row.pair else None):
@@ -204,7 +224,11 @@ def _describe_limits(summary: Summary) -> str:
 
 
 def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
-    """Return the command that would decide what is inconclusive, with its time; empty if more blocks would not help."""
+    """Return the command with enough blocks (repetitions) to decide the inconclusive effects, and its duration.
+
+    If even the largest plan would not suffice, the result is `more blocks would not find …`. It is empty if nothing is
+    inconclusive, or if the run has enough blocks already.
+    """
     family, blocks = count_judged(summary), dict[str, int | None]()
     place = ""
     effects = [(row, effect) for row in summary.rows for effect in row.shown]

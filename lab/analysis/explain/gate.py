@@ -42,11 +42,13 @@ MEASURE_MISSING = (
 
 
 def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
-    """Return the reason for the verdict on a row, with its effect and its bound.
+    """Return the reason for a gate's verdict on a row of a comparison, with the effect and the bound.
+
+    A gate checks whether a candidate is worse than a base by more than a bound.
 
     Args:
         row: The row of the comparison.
-        limit: The row's bound: a fraction, or for a disruption in the metric's own unit.
+        limit: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
         case: The case that the row is (`lab.analysis.judge.gate.classify_row`).
 
     """
@@ -74,7 +76,9 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
 
 
 def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
-    """Return why a row that was close to its bound in two measurements is a regression.
+    """Return why a gate calls a row a regression after two measurements, each of which was close to the bound.
+
+    A gate checks whether a candidate is worse than a base by more than a bound.
 
     Args:
         first: The row in the first measurement.
@@ -88,12 +92,12 @@ def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
 
 
 def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Case) -> str:
-    """Return what to do about a row of a gate.
+    """Return what a user should do about a row that a gate judged, such as a command to measure it again.
 
     Args:
         comparison: The comparison that has the row.
         row: The row.
-        limit: The row's bound: a fraction, or for a disruption in the metric's own unit.
+        limit: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
         case: The case that the row is (`lab.analysis.judge.gate.classify_row`).
 
     """
@@ -128,7 +132,7 @@ def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Ca
 
 
 def _advise_uncompared(comparison: Comparison, row: ComparedRow) -> str:
-    """Return what to measure so that a row whose two sides were not compared gets a decision."""
+    """Return what to measure so that a row gets a decision, if its two sides could not be compared."""
     sides = (row.base, row.other)
     left = [side.planned_blocks - begun for side, begun in zip(sides, row.begun, strict=True)]
     possible = min(counted + remaining for counted, remaining in zip(row.counted, left, strict=True))
@@ -154,12 +158,12 @@ def _advise_uncompared(comparison: Comparison, row: ComparedRow) -> str:
 
 
 def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
-    """Return how many blocks, or what else, would decide a row whose interval reaches beyond its bound.
+    """Return what would decide a row whose interval reaches beyond its bound: usually a number of blocks (repetitions).
 
     Args:
         comparison: The comparison that has the row.
         row: The row.
-        bound: The row's bound: a fraction, or for a disruption in the metric's own unit.
+        bound: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
 
     """
     estimate, text = row.estimate, format_limit(row, bound)
@@ -197,10 +201,10 @@ def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
 
 
 def explain_nothing(rows: Sequence[ComparedRow], bounds: Bounds) -> tuple[str, str]:
-    """Explain why no row of a comparison has a bound.
+    """Explain why no row of a comparison has a bound, so that there is nothing for a gate to judge.
 
     Returns:
-        (why there is nothing to gate, which options would give a row a bound).
+        (the reason, the command-line options that would give a row a bound).
 
     """
     instead = f"--max-regression 5%, and --metric one of {', '.join(RATIOS)}"
@@ -222,11 +226,11 @@ def format_missing(gate: Gate) -> str:
 
 
 def conclude(gate: Gate, strict: bool) -> str:
-    """Return the last line of a gate: the number of rows with each verdict, and what to do.
+    """Return the last line of a gate's output: the number of rows with each verdict, and what to do.
 
     Args:
-        gate: The gate.
-        strict: Whether an inconclusive gate is refused.
+        gate: The gate, which checked a candidate against a base.
+        strict: True if an inconclusive gate fails.
 
     """
     failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "inconclusive", "passed"))

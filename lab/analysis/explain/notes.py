@@ -50,7 +50,7 @@ A kernel or a balloon takes less than that of one machine.
 
 
 def list_row_notes(row: SummaryRow) -> Iterator[str]:
-    """Yield the notes to print with a row of a run's table: invalid samples, limits, and remarks about its effects."""
+    """Yield the notes to print with a row of a run's table: invalid samples, limits of the rate, remarks about effects."""
     cell, steady = row.cell, not row.point.has_outcome
     if total := sum(cell.invalid.values()):
         reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
@@ -98,9 +98,10 @@ def list_row_notes(row: SummaryRow) -> Iterator[str]:
 
 
 def _list_pair_notes(pair: CellPair) -> Iterator[str]:
-    """Yield the notes about a pair of two arms: samples that do not count, CPU time of unknown processes, backends.
+    """Yield the notes about a pair (two arms measured at once).
 
-    There is a note about the backends if their CPU time differs between the sides: knobs of a proxy should not reach them.
+    They report invalid samples, blocks that were not measured, and CPU time of unknown processes. One note reports a
+    difference in the backends' CPU time between the sides, which settings of a proxy should not change.
     """
     cell = pair.own
     if lost := sum(cell.invalid.values()):
@@ -120,12 +121,13 @@ def _list_pair_notes(pair: CellPair) -> Iterator[str]:
 
 
 def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iterator[str]:
-    """Yield the notes about one effect of a row, such as outliers among its blocks.
+    """Yield the notes about one effect of a table's row, such as outliers among its blocks (repetitions).
 
     Args:
         effect: The effect.
-        steady: Whether the load is steady, not disrupted.
-        arm_unsteady: Whether samples of the arm change within themselves, which another note of the row reports.
+        steady: True for a steady load, False for one with a disruption or streams of events.
+        arm_unsteady: True if the arm's samples are not steady (rate or CPU time changes midway). Another note of the
+            row reports that, so this function does not repeat it.
 
     """
     metric, estimate = find_metric(effect.metric), effect.estimate
@@ -154,11 +156,11 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
 
 
 def list_table_notes(rows: Sequence[SummaryRow], disturbed: bool) -> tuple[str, ...]:
-    """Return the notes how to read a run's table, each only if the table has what it explains.
+    """Return the notes on how to read a run's table, each only if the table has what the note explains.
 
     Args:
         rows: The rows of the table.
-        disturbed: Whether it is the table of disrupted loads; else of steady loads.
+        disturbed: True for the table of disrupted loads, False for that of steady loads.
 
     """
     stood_in = (f"{row.cell.generator} stood in for {row.cell.stand_in_for}" for row in rows if row.cell.stand_in_for)
@@ -167,9 +169,10 @@ def list_table_notes(rows: Sequence[SummaryRow], disturbed: bool) -> tuple[str, 
 
 
 def _list_handshake_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield the TLS version, cipher and so on that the handshakes of the canaries (checked requests) agreed on.
+    """Yield the notes on what the TLS handshakes of the canaries (checked requests) agreed on, such as version and cipher.
 
-    It is one note if all arms with TLS agreed on the same, else a note for each agreement with the names of its arms.
+    There is one note if all arms with TLS agreed on the same. Otherwise there is one for each agreement, with the names
+    of its arms.
     """
     arms_by_tls: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -195,10 +198,11 @@ def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
-    """Yield a note how the left side of the machine differs from the right side in pairs, whichever arm was there.
+    """Yield a note on how the left place of a pair differs from the right one, over all pairs.
 
-    Each arm is on either side in half of the blocks, so no effect contains this difference, and it is not subtracted.
-    There is no note with fewer than six blocks.
+    A pair is two arms measured at once, one in each place. Each arm is in either place in half of the blocks
+    (repetitions), so no effect contains the difference, and it is not subtracted. With fewer than six blocks there is
+    no note.
     """
     metric, deviations = "cpu_per_request", list[float]()
     for pair in pairs:
@@ -236,9 +240,10 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield the notes about streams of events: how to read them, and what is measured without a proxy.
+    """Yield the notes on how to read results of streams of events, and on the delays measured without a proxy.
 
-    Without a proxy a delay is that of client and backend: of events that the backend holds for a known time, and of many streams.
+    Without a proxy, a delay is due to client and backend alone. One note is about events that the backend holds back
+    for a known time. Another is about how many streams at once keep the p99 delay below 1 ms.
     """
     yield "delay: from the backend's send time to the arrival; coalesced: within 1 ms of the event before; differences below 1 ms are not resolved"
     yield "memory per open stream: the proxy's at its peak, less that before the streams, divided by their number"
@@ -271,7 +276,7 @@ def _has_marks(rows: Sequence[SummaryRow]) -> bool:
 
 
 def describe_resumptions(record: RunRecord) -> list[str]:
-    """Return a note for each time that a run was resumed with other facts about the machine than before."""
+    """Return a note for each time that an interrupted run was resumed on a machine whose facts had changed, such as its kernel."""
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
         for resumption in record.resumed
@@ -282,7 +287,8 @@ def describe_resumptions(record: RunRecord) -> list[str]:
 def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> list[str]:
     """Return a note for each metric that varied significantly more than the run's plan assumed.
 
-    Then the run detects only larger effects than the plan promised. The test is the one-sided χ² test of a variance at 5 %.
+    The run then detects only larger effects than the plan promised. The test is the one-sided χ² test of a variance at
+    5 %.
     """
     notes: list[str] = []
     for promise in record.designed.promised:
@@ -304,10 +310,11 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
 
 
 def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
-    """Yield a sentence for each arm and load of a migration's runs whose numbers would mislead, in the table's order.
+    """Yield a sentence for each arm and load of a migration's runs whose numbers would mislead a reader.
 
-    Numbers mislead if the samples are not steady, if they end before the proxy's ports run out, or if fewer than
-    `LEAST_SAMPLES` samples count (solo samples and sides of pairs together).
+    Numbers mislead in three cases. The samples are not steady (their rate or CPU time changes midway). Or they end
+    before the proxy's local ports run out. Or fewer than `LEAST_SAMPLES` samples count, solo samples and sides of pairs
+    together. The sentences are in the order of the tables.
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
         place, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
@@ -328,9 +335,9 @@ def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
-    """Yield a note for everything recorded that differs between two runs, then the notes of each run.
+    """Yield a note for each recorded fact that differs between two runs, then the notes about each run.
 
-    That the runs are of two machines comes first.
+    If the runs are of two different machines, that note comes first.
     """
     first, second = meeting.base, meeting.other
     base, other = first.record, second.record

@@ -66,21 +66,22 @@ WORDS: dict[VerdictKind, str] = {
 class Verdict:
     """The verdict of a run about one variant: what was found, and what to do.
 
-    `arm` is the name of the variant's arm, `found` the differences in words, `do` the action, and `further` what would show more. Kinds:
+    `arm` is the variant's name in the run, `found` the differences in words, `do` the action, `snippet` the part of a
+    manifest to apply, and `further` what would show more. Kinds:
 
-    apply           better at some loads, worse at none: `snippet` is what to apply
-    worse           worse: do not apply it
-    differs         another system than what it is compared with, so that there is nothing to apply
-    false           the same variant under another name (`just aa`), so that the claim is noise
-    mixed           better at some loads and worse at others, or better but in some blocks not working: `snippet` is what
-                    to apply, and the text has the condition
-    same            equivalent wherever it is judged
-    unresolved      inconclusive somewhere, and no difference anywhere
-    no-interval     fewer than six blocks
-    bimodal         blocks in two clusters, which are the outcome
-    not-steady      samples of the variant or its baseline change within themselves at every load, so there is no effect
-    not-measurable  nothing could be judged
-    instrument      only to measure by, nothing to apply whatever it showed
+    - apply: better at some loads, worse at none.
+    - worse: worse, so do not apply it.
+    - differs: better or worse, but it is another system than its baseline, so there is no setting to apply.
+    - false: a difference of a variant from itself under another name (`just aa`), which can only be noise.
+    - mixed: better at some loads and worse at others, or better but failed in some blocks (repetitions). The text has the
+      condition for applying `snippet`.
+    - same: equivalent wherever it is judged.
+    - unresolved: inconclusive somewhere, and no difference anywhere.
+    - no-interval: fewer than six blocks.
+    - bimodal: the blocks fall into two clusters, so no single difference describes them.
+    - not-steady: at every load, the rate or CPU time changes within samples of the variant or its baseline.
+    - not-measurable: nothing could be judged.
+    - instrument: a difference, but the variant only serves to measure, so there is nothing to apply.
     """
 
     arm: str
@@ -92,12 +93,12 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict as one sentence, with every difference: what was found, then what to do."""
+        """The verdict about a variant as one sentence: every difference that was found, then what to do."""
         return f"{self.arm}: {': '.join(filter(None, (self.found, self.do)))}{self.further}"
 
     @property
     def headline(self) -> str:
-        """The verdict as one short line without numbers of single loads: `keepalive: no difference found; no change needed`."""
+        """The verdict about a variant as one short line, without numbers: `keepalive: no difference found; no change needed`."""
         return f"{self.arm}: {'; '.join(filter(None, (WORDS[self.kind], self.do or self.found)))}"
 
 
@@ -107,7 +108,7 @@ RowEffect = tuple[SummaryRow, Effect]
 def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
     """Return the verdict about each variant of a run: what its primary metric showed, how surely, and what to do.
 
-    They are in the order of the table's rows. Variants that could not be measured come last.
+    Verdicts are in the order of the table's rows. Variants that could not be measured come last.
     """
     by_arm: dict[str, list[RowEffect]] = {}
     for row in summary.rows:
@@ -124,11 +125,12 @@ def make_verdicts(summary: Summary) -> tuple[Verdict, ...]:
 
 
 def suggest_load(arm: str, sweep: str | None, target: str | None) -> str:
-    """Return a line with the command that measures an arm under the load that its hypothesis is about.
+    """Return a line with the command that measures a variant under the load that its hypothesis is about.
 
     Args:
-        arm: The name of the arm.
-        sweep: The sweep of the hypothesis; None: it was the run's sweep, and the line is empty.
+        arm: The name of the variant's arm.
+        sweep: The sweep (named list of loads) of the hypothesis. None if the run had this sweep; the result is then
+            empty.
         target: The target to measure on.
 
     """
@@ -139,9 +141,10 @@ def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None
     """Return what to do if the load of a run cannot show an effect.
 
     Args:
-        reason: Why the load cannot show it.
+        reason: The reason why the load cannot show it.
         arms: The arms to measure, as the command line names them.
-        sweep: The sweep that might show the effect, by the variant's hypothesis; None: no such sweep is known.
+        sweep: The sweep (named list of loads) of the variant's hypothesis, which might show the effect; None if
+            unknown.
         target: The target to measure on.
 
     """
@@ -155,14 +158,15 @@ def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None
 
 
 def _conclude_arm(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about an arm of a run.
+    """Return the verdict about a variant of a run.
 
-    It begins with the points at which samples of the arm or its baseline change within themselves, if there are any.
+    It begins with the loads at which samples of the variant or its baseline are not steady, if there are any: their
+    rate or CPU time changes midway.
 
     Args:
         summary: The summary of the run.
-        arm: The arm's name.
-        findings: The arm's rows with the effects of their effect column.
+        arm: The name of the variant's arm.
+        findings: The rows of the arm, each with an effect that the table's effect column shows.
 
     """
     unsteady: dict[str, str] = {}
@@ -215,13 +219,13 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
 
 
 def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about an arm with claimed (significant) differences.
+    """Return the verdict about a variant that has claimed (significant) differences.
 
     Args:
         summary: The summary of the run.
-        arm: The arm's name.
+        arm: The name of the variant's arm.
         message: The beginning of the sentence, which describes the differences.
-        claims: The rows and effects that are claimed, at least one.
+        claims: The rows with their claimed effects, at least one.
 
     """
     better, snippet = {effect.better for _, effect in claims}, summary.snippets.get(arm, "")
@@ -260,12 +264,15 @@ def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
 
 
 def _lacks_solo_blocks(effect: Effect) -> bool:
-    """Return whether an effect is undecided because its concurrent pair decides nothing and solo samples are too few."""
+    """Return whether an effect has no decision because a concurrent pair must not decide it and solo samples are too few.
+
+    A concurrent pair is two systems measured at once; a solo sample has the machine to itself.
+    """
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 
 
 def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about an arm of which no effect has a decision: why that is so, and what to do about it."""
+    """Return the verdict about a variant without any decision: the reason, and what to do about it."""
     if split := _list_clusters(findings):
         do = "find out what decides between them, as no number of blocks narrows it"
         return Verdict(arm, "bimodal", f"{'; '.join(split)}, so that no single difference describes it", do)
@@ -295,7 +302,7 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
 
 
 def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> str:
-    """Return why the loads of a run cannot show the effect of an arm, and what to do; empty if that is not known."""
+    """Return why the loads of a run cannot show the effect of a variant, and what to do; empty if the reason is unknown."""
     metric, reason = summary.primary.get(arm), ""
     if not summary.disturbed:
         if not findings:
@@ -330,7 +337,7 @@ def _describe_finding(summary: Summary, row: SummaryRow, effect: Effect) -> str:
 
 
 def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
-    """Describe effects that are all within the equivalence margin, by the one that may be the largest."""
+    """Describe effects that are all within the equivalence margin, by naming the one that may be the largest."""
     row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
     metric, further = find_metric(effect.metric), len(judged) - 1
     points = f" and {further} more point{'s' if further > 1 else ''}" if further else ""
@@ -347,12 +354,15 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
 
 
 def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> tuple[str, str, str]:
-    """Describe inconclusive effects of an arm, by the one that may be the largest: what was found, what to do, how many blocks would do.
+    """Describe a variant's inconclusive effects by naming the one that may be the largest.
 
     Args:
         judged: The inconclusive effects with their rows.
         family: The number of effects whose p-values the run adjusts together.
-        held: At how many other points the arm is equivalent, as words; empty for none.
+        held: A phrase with the number of other points at which the variant is equivalent; empty for none.
+
+    Returns:
+        Three phrases: what was found, what to do, and how many blocks (repetitions) would decide it, or empty.
 
     """
     row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
@@ -373,7 +383,7 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
 
 
 def explain_inconclusive(effect: Effect) -> str:
-    """Return why an effect is inconclusive although its interval is narrow; empty if the interval is simply too wide."""
+    """Return why an effect is inconclusive although its interval is narrow enough; empty if the interval is too wide."""
     if effect.size.guard > effect.size.worth:
         return NOISY
     within = find_bound(effect.estimate) <= effect.size.worth and not effect.size.same
@@ -381,7 +391,7 @@ def explain_inconclusive(effect: Effect) -> str:
 
 
 def format_margin(effect: Effect) -> str:
-    """Format the equivalence margin that an effect was compared with: `2 %`, `0.2 s`."""
+    """Format the equivalence margin that an effect was compared with: `2 %`, or `0.2 s`."""
     metric, margin = find_metric(effect.metric), effect.size.worth
     return f"{100 * expm1(margin):.3g} %" if metric.ratio else metric.size(margin)
 
@@ -392,15 +402,15 @@ def count_judged(summary: Summary) -> int:
 
 
 def suggest_blocks(effect: Effect, family: int) -> str:
-    """Return a phrase with the number of blocks that would detect an effect as large as the equivalence margin.
+    """Return a phrase with the number of blocks (repetitions) that would detect an effect of the equivalence margin's size.
 
     Args:
         effect: The effect, whose standard deviation and margin are used.
         family: The number of effects whose p-values are adjusted together by Holm's method.
 
     Returns:
-        The phrase; empty if the number cannot be computed, if the interval lies within the margin, or if the run has as many
-        blocks.
+        The phrase. It is empty if the number cannot be computed, if the interval lies within the margin, or if the run
+        already has as many blocks.
 
     """
     estimate, worth = effect.estimate, effect.size.worth
@@ -413,7 +423,7 @@ def suggest_blocks(effect: Effect, family: int) -> str:
 
 
 def find_bound(estimate: stats.Estimate | None) -> float:
-    """Return the largest effect that an interval leaves possible, whatever its sign; 0 without an interval."""
+    """Return the largest effect that the interval of an estimate allows, without its sign; 0 without an interval."""
     return max(map(abs, (estimate.interval if estimate else None) or (0.0,)))
 
 
@@ -442,7 +452,7 @@ def format_difference(effect: Effect) -> str:
 
 
 def format_interval(effect: Effect) -> str:
-    """Format an effect's interval: ` [−29.9, −29.3]`; empty below six blocks."""
+    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks."""
     interval = effect.estimate.interval if effect.estimate else None
     return find_metric(effect.metric).ends(*interval) if interval else ""
 
@@ -450,7 +460,8 @@ def format_interval(effect: Effect) -> str:
 def format_effect(effect: Effect) -> str:
     """Format one effect for the effect column of a table: its size with interval, and its adjusted p-value.
 
-    `equivalent:` or `?` (inconclusive) precedes an effect that is no difference. An effect without a decision is in brackets.
+    `equivalent:` or `?` (inconclusive) precedes an effect with that decision. An effect without a decision is in
+    brackets.
     """
     metric, estimate, pair_estimate = find_metric(effect.metric), effect.estimate, effect.beside
     if effect.decision is Decision.BIMODAL:
@@ -473,7 +484,7 @@ def format_effect(effect: Effect) -> str:
 
 
 def format_p_value(p_value: float | None) -> str:
-    """Format a p-value with three digits: `0.034`, `<0.001`, or `–` for None."""
+    """Format a p-value with three decimals: `0.034`, `<0.001`, or `–` for None."""
     if p_value is None:
         return "–"
     return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"

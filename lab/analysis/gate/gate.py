@@ -20,8 +20,8 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
 
     Args:
         comparison: The comparison of a base with a candidate.
-        bounds: The bounds up to which worse still passes.
-        arms: The names of the candidate's arms to judge; empty: all.
+        bounds: The largest losses that still pass.
+        arms: The names of the candidate's arms (variants) to judge; empty for all.
 
     Raises:
         UsageError: No row has a bound, an arm is unknown, or the runs are of two machines.
@@ -61,11 +61,13 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
 
 
 def confirm_regressions(first: Gate, second: Gate) -> Gate:
-    """Combine the gates of two measurements of the same change, each on its own starts of the systems.
+    """Combine two gates (pass/fail checks) of the same change, each measured on separate starts of the systems.
+
+    A row that is close to its bound in both measurements becomes a regression. A row that is close only in the second
+    one stays inconclusive.
 
     Returns:
-        The second gate, in which a row that was close to its bound in both measurements is a regression. A row that is
-        close only in the second one stays inconclusive. If nothing in the first gate must be measured again, the first.
+        The second gate with these verdicts. If the first gate has no row that must be measured again, the first gate.
 
     """
     if not first.to_measure_again:

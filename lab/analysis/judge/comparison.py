@@ -46,28 +46,30 @@ TOO_FEW = "comparisons of so few blocks"
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """The row of a comparison: a second side (`other`) against a first side (`base`) in one metric at one load point.
+    """One row of a comparison: the second side (`other`) against the first side (`base`) in one metric at one load point.
+
+    The sides are two arms (variants) of one run, or an arm in each of two runs.
 
     Attributes:
         point: The load point.
         metric: The metric's name in the catalogue.
         title: The metric's name for people.
         unit: The unit in which the metric is shown.
-        more_is_better: Whether a larger value of the metric is better.
-        relative: Whether `estimate` and `size` are log-ratios; else they are differences in the metric's own unit.
+        more_is_better: True if a larger value of the metric is better.
+        relative: True if `estimate` and `size` are log-ratios, False if they are differences in the metric's own unit.
         base: The numbers of the first side.
         other: The numbers of the second side.
-        estimate: The effect of the second side against the first; None where the two are not compared.
-        size: The thresholds that the effect is compared with. Unless they are those of the run's table, `guard` is the larger
-            of the two sides' A/A noise floors.
+        estimate: The effect of the second side against the first; None if the two are not compared.
+        size: The thresholds that the effect is compared with. They are those of the run's table if it has this effect.
+            If not, `guard` is the larger A/A noise floor (the effect of a baseline against itself) of the two sides.
         decision: The decision about the effect.
         holm_p: The p-value, adjusted by Holm's method; None without an interval.
-        notes: What a reader must know about the row; for a row that is not judged, why it is not.
-        primary: Whether the metric is one in which the run's table claims differences; these are adjusted together.
-        baseline_move: For two runs, the same effect of the baseline that both have with the same manifests: how much it
-            changed between the runs. None if there is no such baseline.
-        bound: Whether the number of one side is only a bound, as the generator limited it (`lab.analysis.judge.rulings`). An
-            effect that is neither better nor worse may then be of any size.
+        notes: Notes for the reader of the row. For a row that is not judged, they include the reason.
+        primary: True if the run's table claims differences in this metric. Such rows are adjusted together.
+        baseline_move: For two runs, the same effect for the baseline that both have with equal manifests. It shows how
+            much the baseline changed between the runs. None without such a baseline.
+        bound: True if the load generator limited one side, so that its number is only a bound
+            (`lab.analysis.judge.rulings`). An effect that is neither better nor worse may then have any size.
 
     """
 
@@ -94,21 +96,22 @@ class ComparedRow:
 
     @property
     def tested(self) -> bool:
-        """True if a row's p-value is one of those that are adjusted together by Holm's method.
+        """True if the row's p-value takes part in the joint adjustment by Holm's method.
 
-        It is not if every block of both sides has the same value: then the p-value can only be 1, so leaving it out is no
+        It does not if all values of both sides are equal. The p-value can then only be 1, so leaving it out is no
         selection (Tarone 1990).
         """
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
 
     def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> ComparedRow:
-        """Return the row with its decision, and with a note why no difference was found if the reason is known.
+        """Return this row with its decision, and with a note why no difference is claimed if the reason is known.
 
         Args:
             decision: The decision.
-            holm_p: The p-value, adjusted by Holm's method; None below six blocks, and where nothing is compared.
-            primary: Whether the row's metric is one in which the run's table claims differences.
+            holm_p: The p-value, adjusted by Holm's method. None for fewer than six blocks (repetitions), or if nothing
+                is compared.
+            primary: True if the run's table claims differences in the row's metric.
 
         """
         reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
@@ -119,23 +122,24 @@ class ComparedRow:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The names of the two arms that a row compares: (first side, second side)."""
+        """The names of the two arms (variants) that the row compares: (first side, second side)."""
         return self.base.arm, self.other.arm
 
     @property
     def place(self) -> str:
-        """The phrase for people that names a row's arm and load point: `keepalive at ceiling`.
+        """The phrase for people that names the row's arm and load point: `keepalive at ceiling`.
 
-        If the first side is another arm it is named, too: `keepalive against baseline at ceiling`.
+        If the two sides are different arms, both are named: `keepalive against baseline at ceiling`.
         """
         base, other = self.pair
         return f"{other if base == other else f'{other} against {base}'} at {self.point.name}"
 
     @property
     def fell(self) -> str:
-        """The phrase about a second side that failed in more samples than the first; empty if it did not.
+        """The phrase about how often the second side failed, if it failed in more samples than the first; otherwise empty.
 
-        Example: `6 of 10 blocks, proxy-died 4`: the blocks that count, and the reasons of the other samples.
+        Example: `6 of 10 blocks, proxy-died 4`. It names the blocks (repetitions) that count and the reasons of the
+        failures.
         """
         return describe_failures(
             self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}"
@@ -143,19 +147,19 @@ class ComparedRow:
 
     @property
     def unserved(self) -> bool:
-        """True if the first side of a row served its offered rate, and the second side did not.
+        """True if the first side served its offered rate and the second side did not.
 
-        The second side then has no valid block. It is False for disrupted loads.
+        The second side then has no valid block. For disrupted loads it is always False.
         """
         base, other = self.counted
         return self.relative and base > 0 and not other and any(reason.unserved for reason in self.other.invalid)
 
     @property
     def beyond_baseline(self) -> bool:
-        """True if an effect between two runs is clearly larger than what their common baseline changed between them.
+        """True if the effect between two runs is clearly larger than the change of their common baseline.
 
-        The whole interval of the effect lies beyond the largest change that the baseline's interval allows. It is also true
-        without a common baseline, such as inside one run.
+        The whole interval of the effect must lie beyond the largest change that the baseline's interval allows. Without
+        a common baseline, and within one run, it is always True.
         """
         if self.baseline_move is None:
             return True
@@ -170,7 +174,7 @@ def format_size(row: ComparedRow, size: float) -> str:
     """Format the size of an effect in the row's metric for people: `3.2 %`, or `0.21 s`.
 
     Args:
-        row: The row whose metric it is.
+        row: The row, for its metric.
         size: A log-ratio, or for a disruption a difference in the metric's own unit.
 
     """
@@ -194,17 +198,17 @@ def build_rows(
     requested: Collection[str],
     effects: TableEffects,
 ) -> Iterator[ComparedRow]:
-    """Yield the rows of a comparison: one for each metric, pair of arms and point.
+    """Yield the rows of a comparison: one for each load point, pair of arms and metric.
 
-    There is no row where one of the two arms is not planned at the point. The rows have no decision yet, except those that
-    take it over from the run's table.
+    There is no row if one of the two arms is not planned at the point. The rows have no decision yet, except those that
+    take it from the run's table.
 
     Args:
-        meeting: The two runs that are compared; one run is compared with itself.
+        meeting: The two runs that are compared; for arms of one run, this run twice.
         points: The load points of the first run to compare at.
-        pairs: The arms to compare: (arm of the first run, arm of the second).
-        requested: Outcomes of disruptions that have a row even if they were 0 in every block.
-        effects: For one run, the effects of its table, whose decisions the rows take over; empty: none.
+        pairs: The arms (variants) to compare: (arm of the first run, arm of the second).
+        requested: Outcomes of disruptions that get a row even if they are 0 in every block.
+        effects: For one run, the effects of its table, whose decisions the rows take. Empty for two runs.
 
     """
     for point, (base_arm, other_arm) in product(points, pairs):
@@ -216,11 +220,17 @@ def build_rows(
 
 
 def _list_outcomes(base: ArmCell, other: ArmCell, requested: Collection[str]) -> Iterator[str]:
-    """Yield the outcomes of a disruption that have a row in a comparison of two arms.
+    """Yield the outcomes of a disruption that get a row in a comparison of two arms.
 
-    They are those in which more or less is better, and which were not 0 in every block of both arms. Outcomes that are
-    requested, or that a table always shows, may have been 0. If neither arm has a valid block, they are
+    An outcome gets a row if one direction of it is better and it is not 0 in every block of both arms. Outcomes that
+    are requested, or that tables always show, may be 0 everywhere. If neither arm has a valid block, these are
     ALWAYS_SHOWN_OUTCOMES and the requested ones.
+
+    Args:
+        base: The samples of the first arm.
+        other: The samples of the second arm.
+        requested: The names of the requested outcomes.
+
     """
     if not base.values and not other.values:
         yield from dict.fromkeys((*ALWAYS_SHOWN_OUTCOMES, *requested))
@@ -291,9 +301,10 @@ def _build_row(
 
 
 def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
-    """Describe which side's blocks fall into two clusters, so that no difference is estimated; empty if they do not.
+    """Describe which side has blocks (repetitions) in two clusters, so that no difference is estimated; otherwise empty.
 
-    Blocks of two runs do not belong together, so for two runs the ratios by block are not examined.
+    For one run, the ratios of the two sides by block are examined as well. Blocks of two runs do not belong together,
+    so they have no such ratios.
     """
     arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name
@@ -303,7 +314,7 @@ def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
 
 
 def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> Ruling:
-    """Return the ruling whether two cells are compared in a metric, with the reason if they are not."""
+    """Return the ruling on whether two arms are compared in a metric, with the reason if they are not."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
         return Ruling(f"generators differ: {first} / {second}")
@@ -342,7 +353,8 @@ def _estimate_baseline_move(meeting: ComparedRuns, base: ArmCell, other: ArmCell
     """Estimate how much a metric of the common baseline changed between two runs.
 
     Returns:
-        None inside one run, for the baseline itself, and if the two runs have no common baseline that can be compared.
+        The change. None within one run, if the two sides are the baseline itself, and if the two runs have no common
+        baseline that can be compared.
 
     """
     name = meeting.shared_baseline(base.arm, other.arm)
@@ -371,17 +383,17 @@ def _list_estimate_notes(row: ComparedRow) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of two runs, or of arms of one run, with a decision for each metric.
+    """The comparison of two runs, or of arms (variants) of one run, with a decision for each metric.
 
     Attributes:
         base: The record of the first run.
-        other: The record of the second run; for one run it is `base`.
-        paired: Whether both sides are of one run, so that they are compared block by block.
-        rows: The rows by point in plan order, then by pair of arms, then by metric.
-        notes: What differs between the runs, and other notes about them.
-        family: How many p-values were adjusted together, one number for each set of comparisons that was.
-        missing_arms: The arms of the first run that the second run lacks, for two runs; empty if arms were named.
-        missing_points: The load points at which the second run was not to be measured but the first was, for two runs.
+        other: The record of the second run; for one run, the same as `base`.
+        paired: True if both sides are arms of one run, which are compared block by block.
+        rows: The rows by load point in plan order, then by pair of arms, then by metric.
+        notes: The differences between the runs, and other notes about them.
+        family: The number of p-values in each set that was adjusted together.
+        missing_arms: For two runs, the arms of the first run that the second lacks. Empty if the user named the arms.
+        missing_points: For two runs, the load points of the first run that the second run was not to measure.
 
     """
 
@@ -395,10 +407,10 @@ class Comparison:
     missing_points: tuple[LoadPoint, ...] = ()
 
     def variants(self, pair: tuple[str, str]) -> tuple[VariantRecord, VariantRecord]:
-        """Return the variants of two arms: (of the arm in the first run, of the arm in the second).
+        """Return the variants of two compared arms: (the one in the first run, the one in the second).
 
         Args:
-            pair: The names of the arms (first side, second side).
+            pair: The names of the arms: (first side, second side).
 
         """
         sides = zip((self.base, self.other), pair, strict=True)
@@ -408,10 +420,10 @@ class Comparison:
         return before, after
 
     def same_settings(self, pair: tuple[str, str]) -> bool:
-        """Return whether two arms have the same manifests, so that no setting can explain a difference between them.
+        """Return whether two compared arms have equal manifests, so that no setting can explain a difference.
 
         Args:
-            pair: The names of the arms (first side, second side).
+            pair: The names of the arms: (first side, second side).
 
         """
         before, after = self.variants(pair)
@@ -419,7 +431,7 @@ class Comparison:
 
 
 def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
-    """Return rows with their decisions; the p-values of all these rows are adjusted together by Holm's method."""
+    """Return rows with their decisions, after the p-values of all these rows are adjusted together by Holm's method."""
     results: list[ComparedRow] = []
     holm_p = adjust_p_values([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
     for row, adjusted_p in zip(rows, holm_p, strict=True):
@@ -433,16 +445,16 @@ def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
 
 
 def count_needed_blocks(rows: Sequence[ComparedRow]) -> int:
-    """Return how many blocks two runs need so that any of so many comparisons can be significant at all.
+    """Return how many blocks (repetitions) each of two runs needs so that a comparison can be significant at all.
 
-    With m and n blocks the p-value of a rank sum is at least 2 / C(m+n, m), that of the two extreme orders. Holm's method
-    multiplies it by the number of comparisons.
+    With m and n blocks, the p-value of a rank sum is at least 2 / C(m+n, m). Holm's method multiplies it by the number
+    of comparisons.
 
     Args:
         rows: The rows of the comparison.
 
     Returns:
-        The blocks needed in each run; 0 if the rows have enough.
+        The blocks that each run needs; 0 if the runs have enough.
 
     """
     family = [row for row in rows if row.tested]

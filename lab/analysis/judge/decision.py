@@ -22,9 +22,9 @@ UNBOUNDED = "not resolved, and no bound: the faster side was limited by the gene
 
 
 class Decision(StrEnum):
-    """The decision about an effect: equivalent, better, worse or inconclusive, or why there is no decision.
+    """The decision about an effect (an arm against its baseline), or the reason why there is no decision.
 
-    For `NO_INTERVAL` and the members after it there is no decision.
+    The decisions are equivalent, better, worse and inconclusive. `NO_INTERVAL` and the members after it are reasons.
     """
 
     EQUIVALENT = "equivalent"
@@ -48,27 +48,29 @@ class Decision(StrEnum):
 
     @property
     def resolved(self) -> bool:
-        """True if a decision is that there is a difference: better or worse."""
+        """True if the decision says that there is a difference: better or worse."""
         return self in {Decision.BETTER, Decision.WORSE}
 
     @property
     def judged(self) -> bool:
-        """True if an effect has a decision: better, worse, equivalent or inconclusive.
+        """True if this is one of the four decisions: better, worse, equivalent or inconclusive.
 
-        False for the members that are reasons why there is no decision.
+        It is False for the members that are reasons why there is no decision.
         """
         return self.resolved or self in {Decision.EQUIVALENT, Decision.INCONCLUSIVE}
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The thresholds that an effect is compared with for a decision, on its own scale (log-ratio or difference).
+    """The thresholds that an effect is compared with for a decision, on the effect's scale (log-ratio or difference).
 
     Attributes:
         worth: The equivalence margin, ≥ 0: smaller effects do not matter.
-        guard: The least effect that may be claimed as better or worse, ≥ 0: the A/A noise floor (the baseline against itself shows as
-            much, `compute_noise_floor`), or the smallest difference that the metric resolves.
-        same: Whether *equivalent* may be decided. It may not for a pair that is not known to show all of a cost.
+        guard: The smallest effect that may be claimed as better or worse, ≥ 0. It is the A/A noise floor, which is the
+            effect that the baseline shows against itself (`compute_noise_floor`). For some metrics it is the smallest
+            difference that the metric resolves.
+        same: True if the decision *equivalent* is allowed. It is False for a pair (two arms measured at once) in a
+            metric in which pairs may hide a part of a cost.
 
     """
 
@@ -78,17 +80,18 @@ class Thresholds:
 
 
 def to_log_margin(share: float) -> float:
-    """Return the equivalence margin as a log-ratio, for a margin given as a share (0.02 = 2 %)."""
+    """Convert an equivalence margin from a share into a log-ratio: 0.02 (2 %) → log(1.02)."""
     return log1p(share)
 
 
 def compute_noise_floor(again: stats.Estimate | None) -> float:
-    """Return the A/A noise floor: the smallest effect that a run may claim.
+    """Return the A/A noise floor, which is the smallest effect that a run may claim.
 
-    The baseline compared with itself shows effects of that size. It is the end that is farther from 0 of the interval of this comparison. It is 0 if the interval includes 0.
+    The baseline is compared with itself (A/A). The noise floor is the end of that effect's interval that is farther
+    from 0. It is 0 if the interval includes 0.
 
     Args:
-        again: The effect of the baseline against itself; None, or one without an interval: the floor is 0.
+        again: The effect of the baseline against itself. If it is None or has no interval, the noise floor is 0.
 
     """
     if again is None or again.interval is None or again.interval[0] <= 0 <= again.interval[1]:
@@ -101,18 +104,19 @@ def decide(
 ) -> Decision:
     """Decide whether an effect is equivalent, better, worse or inconclusive, by its interval and its p-value.
 
-    An effect is equivalent if its interval lies within the equivalence margin (`size.worth`), unless the noise floor is larger than the
-    margin, or `size.same` or `bound` rules that out. If it is not equivalent, it is better or worse if its sign is significant and the
-    effect is beyond the noise floor (`size.guard`). If it is neither, it is inconclusive.
+    1. It is equivalent if its interval lies within the equivalence margin (`size.worth`). That is not allowed if the noise
+       floor (`size.guard`) is larger than the margin, if `size.same` is False, or if `bound` is True.
+    2. Otherwise, it is better or worse if it is significant and larger than the noise floor.
+    3. Otherwise, it is inconclusive.
 
     Args:
-        estimate: The effect with its interval; without an interval nothing is decided.
+        estimate: The effect with its interval; without an interval nothing is decided (`NO_INTERVAL`).
         size: The thresholds that the effect is compared with.
-        adjusted_p: The effect's p-value, adjusted over all comparisons that were made together (`adjust_p_values`). The sign is
-            significant if it is at most ALPHA; None: it is not significant.
-        more_is_better: Whether a positive effect is an improvement.
-        bound: Whether the number of one side is only a bound, as the generator limited it. Then an effect that is neither better nor
-            worse may be of any size, so that it is not judged (UNBOUNDED).
+        adjusted_p: The p-value, adjusted over all comparisons made together (`adjust_p_values`). The effect is
+            significant if it is at most ALPHA, and not significant if it is None.
+        more_is_better: True if a positive effect is an improvement.
+        bound: True if the load generator limited one side, so that this side's number is only a bound. An effect that
+            is neither better nor worse may then have any size, and the result is `NOT_JUDGED`.
 
     """
     if estimate.interval is None:
@@ -129,10 +133,10 @@ def adjust_p_values(p_values: Sequence[float | None]) -> list[float | None]:
     """Adjust the p-values of comparisons that are made together (a family), by Holm's method (1979).
 
     Args:
-        p_values: A p-value per comparison; None: the comparison is not part of the family.
+        p_values: A p-value per comparison, or None for one that is not part of the family.
 
     Returns:
-        The adjusted p-values in the same order, None where None was given.
+        The adjusted p-values in the same order, with None in the places of None.
 
     """
     holm = iter(stats.adjust_by_holm([p_value for p_value in p_values if p_value is not None]))

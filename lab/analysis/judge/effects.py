@@ -53,25 +53,26 @@ LENGTHS_DIFFER_P = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect of one arm against its baseline in one metric at one load point, over the blocks of both.
+    """The effect of one arm (variant in a run) against its baseline in one metric at one load, over the blocks (repetitions).
 
     Attributes:
         metric: The metric's name in the catalogue.
-        against: The name of the baseline, the arm that is compared with.
-        estimate: The effect with its interval: a log-ratio, or for a disruption a difference in the metric's own unit. None
-            if no block has both values, or if the blocks fall into two clusters.
+        against: The name of the baseline that the arm is compared with.
+        estimate: The effect with its interval: a log-ratio, or for a disruption a difference in the metric's own unit.
+            It is None if no block has both values, or if the blocks fall into two clusters.
         size: The thresholds that the effect is compared with, on the same scale.
         decision: The decision about the effect.
-        primary: Whether the metric is the arm's primary one, the only one in which a difference is claimed.
-        note: Why the point cannot show the effect, if it is not judged (lab/analysis/judge/rulings.py has the rules). The
-            clusters, if the blocks fall into two. Otherwise a remark about the effect.
-        bound: Whether the effect can be claimed, but the generator limited a side, so that it has no bound from above.
-        holm_p: The p-value, adjusted by Holm's method over the run's effects in primary metrics, or over all others; None
-            if the effect is not judged.
-        scheme: The kind of pair that gives the effect; None: solo samples give it.
-        beside: The pair's effect, where solo samples decide; None elsewhere.
-        level_s: For a metric of CPU time per request, the baseline's CPU seconds per request: of solo samples if there are
-            any, or else of the pair. None for other metrics, or if not known.
+        primary: True if the metric is the arm's primary one, the only one in which a difference is claimed.
+        note: For an effect without a decision, the reason why the load cannot show it (`lab.analysis.judge.rulings`).
+            For blocks in two clusters, the clusters. Otherwise a remark, or empty.
+        bound: True if the load generator limited one side. The effect can be claimed, but the true one may be larger.
+        holm_p: The p-value adjusted by Holm's method. Effects in primary metrics of the run are adjusted together, and
+            all others together. It is None if the effect is not judged.
+        scheme: The kind of pair (two arms measured at once) that gives the effect; None if solo samples (each arm
+            measured alone) give it.
+        beside: The pair's effect, if there is a pair but solo samples decide; otherwise None.
+        level_s: For a metric of CPU time per request, the baseline's CPU seconds per request. They come from solo
+            samples, or from the pair without any. None for other metrics, or if unknown.
 
     """
 
@@ -90,30 +91,30 @@ class Effect:
 
     @property
     def claimed(self) -> bool:
-        """True if an effect is claimed: it is better or worse (significant after adjustment) in the primary metric."""
+        """True if the effect is claimed: it is significantly better or worse in the arm's primary metric."""
         return self.decision.resolved and self.primary
 
     @property
     def marked(self) -> bool:
-        """True if an effect is better or worse in a metric other than the primary one: it is marked, not claimed."""
+        """True if the effect is better or worse in a metric other than the primary one; tables mark it without claiming it."""
         return self.decision.resolved and not self.primary
 
     @property
     def better(self) -> bool:
-        """True if the decision about an effect is `better`."""
+        """True if the decision about this effect is `better`."""
         return self.decision is Decision.BETTER
 
     @property
     def p_value(self) -> float | None:
-        """The unadjusted p-value of an effect that has an interval and is judged; None for other effects.
+        """The unadjusted p-value of this effect; None if it has no interval or is not judged.
 
-        The p-values that are not None are adjusted together, as one family.
+        A run adjusts the p-values of its effects together, without those that are None.
         """
         in_family = self.estimate and self.estimate.has_interval and self.decision.judged
         return self.estimate.p_value if self.estimate and in_family else None
 
     def decided(self, holm_p: float | None) -> Effect:
-        """Return the effect with its decision (`lab.analysis.judge.decision.decide`), unchanged if it is not judged.
+        """Return this effect with its decision (`lab.analysis.judge.decision.decide`); an effect that is not judged is unchanged.
 
         Args:
             holm_p: The effect's p-value, adjusted by Holm's method; None if the effect has no p-value.
@@ -135,8 +136,8 @@ Interval = tuple[float, float, float]
 class EffectCost:
     """An effect on the CPU time of a request, in seconds instead of per cent.
 
-    Per cent depend on the baseline's cost, so they mean less for other baselines than seconds do. The interval is that of
-    the ratio, times the baseline's cost as it was measured: the uncertainty of this cost is left out.
+    Seconds can be transferred to other baselines better than per cent, which depend on the baseline's cost. The
+    interval leaves out the uncertainty of the baseline's cost: it is the interval of the ratio times that cost.
 
     Attributes:
         level_s: The CPU seconds per request of the baseline.
@@ -149,22 +150,23 @@ class EffectCost:
 
     @property
     def seconds(self) -> Interval:
-        """The effect on a request's cost in CPU seconds: (change, lower end, upper end of its interval)."""
+        """The change of a request's CPU time in seconds: (change, lower end, upper end of its interval)."""
         value, low, high = (self.level_s * expm1(end) for end in self.change)
         return value, low, high
 
     @property
     def text(self) -> str:
-        """The effect on a request's CPU time with its interval, for people: `+0.5 µs [+0.33, +0.67]`."""
+        """The change of a request's CPU time with its interval, for people: `+0.5 µs [+0.33, +0.67]`."""
         value, low, high = map(format_micros, self.seconds)
         return f"{value} µs [{low}, {high}]"
 
 
 def compute_cost(effect: Effect) -> EffectCost | None:
-    """Return an effect on the CPU time of a request in seconds.
+    """Convert an effect on the CPU time of a request from a ratio to seconds.
 
     Returns:
-        None if the effect has no interval, if the baseline's cost is not known, or if the metric is no cost of a request.
+        The effect in seconds. It is None if the effect has no interval, if the baseline's cost is unknown, or if the
+        metric is not the cost of a request.
 
     """
     if effect.level_s is None or effect.estimate is None or effect.estimate.interval is None:
@@ -173,14 +175,15 @@ def compute_cost(effect: Effect) -> EffectCost | None:
 
 
 def subtract_intervals(first: Interval, second: Interval) -> tuple[float, float]:
-    """Subtract two independently measured values that have 95 % intervals.
+    """Subtract two independently measured values, each with its 95 % interval.
 
     Args:
         first: (value, lower end, upper end).
         second: (value, lower end, upper end) of the value to subtract.
 
     Returns:
-        (first − second, half the width of the difference's 95 % interval). The squares of the two half widths add up.
+        (first − second, half the width of the difference's 95 % interval). The half width is the square root of the sum
+        of both squared half widths.
 
     """
     return first[0] - second[0], hypot((first[2] - first[1]) / 2, (second[2] - second[1]) / 2)
@@ -188,13 +191,15 @@ def subtract_intervals(first: Interval, second: Interval) -> tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class RunQuestions:
-    """The questions that a run was to answer, fixed before it was measured.
+    """The questions that a run must answer, fixed before it was measured.
 
     Attributes:
-        primary: Arm → the primary metric of its variant; no difference is claimed for an arm without one (None).
-        needs: Arm → what the effect of its variant needs and no load of the lab has; empty: nothing. If it needs something,
-            no effect of the arm is judged at steady loads.
-        solo: (arm, point) → why solo samples decide there and not the pair, as the design says (`Design.places`).
+        primary: Name of the arm (variant in the run) → its primary metric. For an arm without one (None) no difference
+            is claimed.
+        needs: Name of the arm → what its effect requires that no load of the lab has, or empty for nothing. If it
+            requires something, no effect of the arm is judged at steady loads.
+        solo: (arm, load point) → the reason why solo samples (each arm measured alone) decide, as in `Design.places`.
+            It is empty if the pair (both measured at once) decides.
         worth: The equivalence margin, as a share (0.02 = 2 %).
 
     """
@@ -207,11 +212,11 @@ class RunQuestions:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """The effects of a run: each arm against its baseline at each load point, computed from the run's cells.
+    """All effects of a run: each arm (variant) against its baseline at each load point, computed from the samples.
 
     Attributes:
-        cells: What was measured of each arm at each point.
-        asked: The questions that the run was to answer.
+        cells: The samples of each arm at each load point.
+        asked: The questions that the run must answer.
 
     """
 
@@ -221,16 +226,17 @@ class Effects:
     """Point → how invalid samples there depend on what was measured before; nothing is judged from the valid rest."""
 
     def table(self, places: Sequence[tuple[Arm, LoadPoint]]) -> list[tuple[Effect, ...]]:
-        """Return the effects with their decisions for each place of a table.
+        """Return the effects, with their decisions, for each row of a table.
 
-        The p-values of all judged effects in primary metrics are adjusted together by Holm's method, and those of all other
-        judged effects together.
+        The p-values are adjusted by Holm's method in two groups: those of effects in primary metrics, and those of all
+        other effects. Effects that are not judged have no p-value.
 
         Args:
-            places: The (arm, point) of each row of the table.
+            places: The (arm, load point) of each row of the table.
 
         Returns:
-            The effects of each place, in the same order; none if the arm has no baseline, or at a control run.
+            The effects of each row, in the same order. A row has none if its arm has no baseline, or if its point is a
+            control run (a load without its disruption).
 
         """
         table = [
@@ -251,10 +257,10 @@ class Effects:
         ]
 
     def _list_effects(self, arm: Arm, baseline: str, point: LoadPoint) -> Iterator[Effect]:
-        """Yield the effects of an arm at a point before decisions: those that are to be judged are inconclusive here.
+        """Yield the effects of an arm at a load point as they are before decisions are made.
 
-        For a disruption there is an effect in each metric that was measured and in which more or less is better, and in the
-        primary metrics.
+        An effect that will be decided is yielded as inconclusive. A disruption has an effect in each primary metric,
+        and in each metric that was measured and has a better direction.
         """
         primary_metrics, rulings, solo = (
             self._list_primary_metrics(arm, point),
@@ -319,18 +325,21 @@ class Effects:
             )
 
     def _explain_solo(self, arm: Arm, point: LoadPoint) -> str:
-        """Return why solo samples of an arm and its baseline decide, and not their pair; empty if the pair decides."""
+        """Return why solo samples (each arm measured alone) decide at a load point, and not the pair measured at once.
+
+        The result is empty if the pair decides.
+        """
         reason = self.asked.solo.get((arm.name, point.name), "")
         return reason if reason in (CONCURRENT, SHARED) else ""
 
     def _choose_sides(
         self, arm: Arm, point: LoadPoint, metric: str
     ) -> tuple[CellPair, Scheme | None, stats.Estimate | None]:
-        """Choose whether a pair or solo samples give the effect of an arm in a metric.
+        """Choose whether a pair (both arms measured at once) or solo samples give the effect of an arm in a metric.
 
         Returns:
-            (the two cells whose ratio is the effect; the kind of pair, None if they are solo cells; the pair's effect where
-            solo cells decide although there is a pair, None elsewhere).
+            Three parts: the samples of the arm and its baseline whose ratio is the effect; the kind of pair, or None
+            for solo samples; and the pair's effect if solo samples decide although there is a pair, otherwise None.
 
         """
         pair, solo_cells = self.cells.pair(arm.name, point), self.cells.apart(arm, point)
@@ -342,9 +351,9 @@ class Effects:
         return (pair, point.scheme, None) if estimate is not None else (solo_cells, None, None)
 
     def _list_rulings(self, arm: Arm, point: LoadPoint) -> dict[str, Ruling]:
-        """Return metric → the ruling whether the effect of an arm in the metric is judged at a point.
+        """Return metric → the ruling on whether the arm's effect in this metric is judged at a load point.
 
-        The baseline against itself (A/A) is shown in every metric in which a variant that relies on it is judged.
+        The baseline against itself (A/A) is judged in every metric in which a variant with this baseline is judged.
         """
         if point.has_outcome:
             solo_cells = self.cells.apart(arm, point)
@@ -368,19 +377,23 @@ class Effects:
 
     @property
     def _steady_points(self) -> list[LoadPoint]:
-        """The points of a run's plan that have no disruption."""
+        """The load points of a run's plan that are steady loads, without disruptions and streams of events."""
         return [point for point in self.cells.plan.points if not point.has_outcome]
 
     def _list_users(self, arm: Arm) -> list[Arm]:
-        """Return the variants that rely on an A/A arm, as they have the same baseline; empty for any other arm."""
+        """Return the variants whose baseline is the one that an A/A arm repeats; empty for any other arm.
+
+        An A/A arm is a second measurement of a baseline. Its result is the noise floor of all variants with that
+        baseline.
+        """
         arms = self.cells.plan.arms if arm.role == "again" else ()
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
 
     def _list_primary_metrics(self, arm: Arm, point: LoadPoint) -> set[str]:
-        """Return the metrics whose effects the effect column of the table shows for an arm at a point.
+        """Return the metrics in which a run's table claims or shows the effect of an arm at a load point.
 
-        For a variant it is its primary metric, or the metric that stands for it at this load. For the baseline against itself
-        (A/A) these are the metrics of the variants that rely on it.
+        For a variant it is its primary metric, or the metric that replaces it at this load. For the baseline against
+        itself (A/A) these are the metrics of all variants with this baseline.
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}
@@ -404,11 +417,12 @@ def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str,
     """Return the A/A noise floor of a baseline: the effect that the baseline shows against itself; 0 if not measured.
 
     Args:
-        cells: The cells of the run.
+        cells: The samples of the run by arm and load point.
         baseline: The name of the baseline.
         point: The load point.
         metric: The metric's name in the catalogue.
-        as_pair: Whether the baseline is compared with itself as a pair; else by solo samples.
+        as_pair: True to compare both measurements of the baseline as a pair (made at once), False to compare its solo
+            samples.
 
     Returns:
         A log-ratio, or for a disruption a difference in the metric's own unit.
@@ -424,10 +438,11 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
 
     Args:
         metric: The metric's name in the catalogue.
-        sides: The cells of the two arms.
-        noise_floor: The A/A noise floor: a log-ratio, or for a disruption a difference in the metric's own unit.
-        worth: The equivalence margin as a share. For differences the margin is this share of the baseline's absolute value,
-            and no less than the smallest difference that the metric resolves.
+        sides: The samples of the two arms.
+        noise_floor: The A/A noise floor (the effect of the baseline against itself): a log-ratio, or for a disruption a
+            difference in the metric's own unit.
+        worth: The equivalence margin as a share. For a difference, the margin is this share of the baseline's absolute
+            value, and at least the smallest difference that the metric resolves.
 
     """
     if METRICS[metric].ratio:
@@ -438,10 +453,16 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
 
 
 def lengths_agree(pair: CellPair, metric: str) -> bool:
-    """Return whether a pair shows a metric: in an interleaved pair, ratios of rates must not depend on slice length.
+    """Return whether a pair can show a metric: its ratio of rates must not depend on the length of the time slices.
 
-    An interleaved pair is measured in alternating slices of time, in shorter ones and in longer ones. Blocks in which the
-    machine was faster have shorter slices, so there may be more than two lengths. Other pairs and metrics are always shown.
+    An interleaved pair runs its two arms in alternating slices of time, shorter ones in some blocks and longer ones in
+    others. More than two lengths occur, because slices are shorter in blocks in which the machine was faster. For other
+    kinds of pairs, and for metrics other than the rate, the result is True.
+
+    Args:
+        pair: The samples of both sides of the pair.
+        metric: The metric's name in the catalogue.
+
     """
     if metric != "rate" or pair.own.point.scheme != "slices":
         return True
@@ -457,20 +478,26 @@ def lengths_agree(pair: CellPair, metric: str) -> bool:
 
 
 def outcome_metric(metric: str | None, point: LoadPoint) -> str | None:
-    """Return the outcome of a point that stands for a variant's primary metric; None if none does."""
+    """Return the outcome of a load point that corresponds to a variant's primary metric; None if there is none.
+
+    An outcome is a metric of a disruption or of streams of events, such as `failed`.
+    """
     outcomes = OUTCOME_OF_METRIC if point.disturbance is not None else EVENT_OUTCOME_OF_METRIC
     carried = outcomes.get(metric or "", metric)
     return carried if carried in DIFFERENCES else None
 
 
 def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True) -> str:
-    """Return why an outcome of a disruption is not judged: it is unknown in some blocks; empty if it is known in all.
+    """Return the reason not to judge an outcome of a disruption, if its value is unknown in some blocks (repetitions).
+
+    The result is empty if the value is known in all blocks.
 
     Args:
-        arm: The cell of the arm.
-        base: The cell of the arm that it is compared with.
+        arm: The samples of the arm.
+        base: The samples of the arm that it is compared with.
         metric: The metric's name in the catalogue.
-        pairs: Whether the blocks of the two cells belong together (one run): then only blocks of both cells are looked at.
+        pairs: True if both are arms of one run, so that only blocks that both have are examined. False if they are of
+            two runs, so that all blocks are examined.
 
     """
     arm_values, base_values = arm.values.get(metric, {}), base.values.get(metric, {})

@@ -51,12 +51,14 @@ deviation of 8 to 9.5 %, far beyond what one run's interval shows.
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a gate: how much worse a candidate may be than the base and still pass.
+    """The bounds of a gate (a pass/fail check of a candidate against a base): the largest losses that still pass.
 
     Attributes:
-        regression: The bound for steady loads, a fraction (0.05 = 5 % worse); None: steady loads are not gated.
-        more: For disrupted loads, outcome → how much more of it passes, in its own unit (seconds, bytes, counts).
-        metrics: The only metrics of steady loads to gate; empty: CLOSED for closed loops, OPEN_LOOP for offered rates.
+        regression: The bound for steady loads, a fraction (0.05 = 5 % worse). If None, steady loads are not checked.
+        more: For disrupted loads: name of an outcome → the increase that still passes, in its own unit (seconds, bytes,
+            counts).
+        metrics: The only metrics of steady loads to check. If empty: CLOSED for closed loops, OPEN_LOOP for offered
+            rates.
 
     """
 
@@ -65,7 +67,12 @@ class Bounds:
     metrics: tuple[str, ...] = ()
 
     def of(self, row: ComparedRow) -> float | None:
-        """Return the bound of a row: a fraction, or for a disruption in the metric's own unit; None: not gated."""
+        """Return the bound for a row of a comparison; None if the row is not checked.
+
+        Returns:
+            A fraction (0.05 = 5 % worse), or for a disruption an amount in the metric's own unit.
+
+        """
         if not row.relative:
             return self.more.get(row.metric)
         # with an offered rate the rate is the load's, unless errors are the subject: then it is that of good answers
@@ -74,13 +81,16 @@ class Bounds:
         return self.regression if row.metric in metrics else None
 
     def concern(self, point: LoadPoint) -> bool:
-        """Return whether there is a bound for loads of a point's kind, steady or disrupted."""
+        """Return whether there is a bound for the kind of a load point, which is steady or disrupted."""
         return bool(self.more) if point.has_outcome else self.regression is not None
 
 
 @dataclass(frozen=True, slots=True)
 class GatedRow:
-    """The row of a gate: a row of a comparison with its bound and its verdict (regression, passed, inconclusive)."""
+    """A row of a comparison, judged by a gate: it has a bound and a verdict (regression, passed or inconclusive).
+
+    A gate checks whether a candidate is worse than a base by more than a bound.
+    """
 
     row: ComparedRow
     """The row of the comparison."""
@@ -105,35 +115,35 @@ class GatedRow:
 
     @property
     def bound(self) -> str:
-        """The bound of a gated row, for people: `5 %`, or `0.5 s`."""
+        """The largest loss that this row of a gate lets pass, for people: `5 %`, or `0.5 s`."""
         return format_limit(self.row, self.limit)
 
     @property
     def metric(self) -> str:
-        """The name of a gated row's metric, for people."""
+        """The name of the row's metric, for people."""
         return find_metric(self.row.metric).title
 
     @property
     def worst(self) -> float | None:
-        """The largest loss that the interval of a gated row allows, in its bound's unit; None without an interval."""
+        """The largest loss that the interval of the row's effect allows, in the unit of its bound; None without an interval."""
         interval = self.row.estimate.interval if self.row.estimate else None
         return max(compute_loss(self.row, end) for end in interval) if interval else None
 
     @property
     def name(self) -> str:
-        """The name of a gated row for people: `keepalive at ceiling: rate`."""
+        """The name of the row for people, which has arm, load point and metric: `keepalive at ceiling: rate`."""
         return f"{self.row.place}: {self.metric}"
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The result of a gate: a comparison of a candidate with a base, judged against bounds.
+    """The result of a gate, which checks whether a candidate is worse than a base by more than a bound.
 
     Attributes:
-        comparison: The comparison.
-        bounds: The bounds up to which worse still passes.
+        comparison: The comparison of the candidate with the base.
+        bounds: The largest losses that still pass.
         rows: The rows that have a bound, each with its verdict.
-        left_out: Sentences about rows that are not judged, and about the row that stands for each.
+        left_out: Sentences about rows that are not judged, and about the rows that replace them.
         missing: The requested parts that the candidate's run lacks, as `arm keepalive` or `metric gap_s`. They count as
             inconclusive.
 
@@ -146,23 +156,22 @@ class Gate:
     missing: tuple[str, ...]
 
     def of(self, verdict: GateVerdict) -> list[GatedRow]:
-        """Return the rows that have a given verdict and count for the verdict of the gate."""
+        """Return the rows with a given verdict, without rows that do not count for the gate's verdict."""
         return [row for row in self.rows if row.verdict == verdict and row.decides]
 
     @property
     def to_measure_again(self) -> list[GatedRow]:
-        """The rows of a gate that must be measured again, as their regression is close to the bound.
+        """The rows of the gate that must be measured again, because their regression is close to the bound.
 
-        Empty if another row is a regression already.
+        The result is empty if some other row is already a clear regression.
         """
         return [] if self.of("regression") else [row for row in self.rows if row.close]
 
     @property
     def verdict(self) -> GateVerdict:
-        """The verdict of a gate: the worst verdict of its rows.
+        """The verdict of the gate: the worst verdict of its rows, where a regression is worse than inconclusive.
 
-        A regression is worse than inconclusive. If something requested is missing, the gate does not pass either: it is
-        inconclusive.
+        If a requested part is missing and no row is a regression, the gate is inconclusive.
         """
         if self.of("regression"):
             return "regression"
@@ -172,8 +181,8 @@ class Gate:
     def footnotes(self) -> list[str]:
         """The notes to print below the rows of a gate.
 
-        First comes what differs between the runs, then what is left out. Then come notes of rows that are not part of the
-        reason for a verdict: blocks that do not count, requests that failed, how much the baseline changed.
+        First come the differences between the two runs, then what is left out. Last come notes of single rows that
+        their verdicts do not mention: blocks that do not count, failed requests, changes of the baseline.
         """
         names_of: dict[str, list[str]] = {}
         for gated in self.rows:
@@ -184,19 +193,25 @@ class Gate:
         return [*self.comparison.notes, *self.left_out, *of_rows]
 
     def exit_status(self, strict: bool) -> int:
-        """Return the exit status: 1 for a regression, 2 if the gate is inconclusive and `strict` is set, else 0."""
+        """Return the exit status of the gate: 0, or 1 for a regression, or 2 if it is inconclusive and `strict` is set.
+
+        Args:
+            strict: True if an inconclusive gate must fail, too.
+
+        """
         return {"regression": 1, "inconclusive": 2 if strict else 0, "passed": 0}[self.verdict]
 
 
 def compute_loss(row: ComparedRow, effect: float) -> float:
-    """Return how much is lost by an effect; it is negative if the effect is an improvement.
+    """Convert an effect into a loss, which is negative if the effect is an improvement.
 
     Args:
-        row: The row whose metric it is.
+        row: The row of the comparison, for its metric.
         effect: A log-ratio, or for a disruption a difference in the metric's own unit.
 
     Returns:
-        A fraction (0.1 = 10 % less rate, 10 % more latency), or for a disruption the difference in the metric's own unit.
+        A fraction (0.1 = 10 % less rate, or 10 % more latency), or for a disruption a difference in the metric's own
+        unit.
 
     """
     if not row.relative:
@@ -205,16 +220,23 @@ def compute_loss(row: ComparedRow, effect: float) -> float:
 
 
 def format_limit(row: ComparedRow, limit: float) -> str:
-    """Format a bound for people: `5 %`, or `0.5 s`."""
+    """Format the bound of a row for people: `5 %`, or `0.5 s`.
+
+    Args:
+        row: The row of the comparison, for its metric.
+        limit: The bound: a fraction, or for a disruption an amount in the metric's own unit.
+
+    """
     return f"{100 * limit:g} %" if row.relative else find_metric(row.metric).with_unit(limit)
 
 
 def classify_row(row: ComparedRow, limit: float) -> Case:
-    """Return which case (Case) a row is against its bound, such as `worse` or `within`.
+    """Return the case (see `Case`) that a row of a comparison is against its bound, such as `worse` or `within`.
 
     Args:
         row: The row.
-        limit: The bound: a fraction, or for a disruption in the metric's own unit. Only rows with a fraction can be `close`.
+        limit: The bound: a fraction, or for a disruption an amount in the metric's own unit. Only rows with a fraction
+            can be `close`.
 
     """
     if describe_breakage(row):
@@ -232,9 +254,9 @@ def classify_row(row: ComparedRow, limit: float) -> Case:
 
 
 def describe_breakage(row: ComparedRow) -> str:
-    """Describe how the candidate failed in all its blocks, as `proxy-died 6`; empty if it did not.
+    """Describe how the candidate failed if it has no valid block, as `proxy-died 6`; empty if it has one.
 
-    It is also empty if the base has fewer than six valid blocks.
+    A block is a repetition. The result is also empty if the base has fewer than six valid blocks.
     """
     base, other = row.counted
     if other or base < stats.MIN_BLOCKS:
@@ -245,18 +267,18 @@ def describe_breakage(row: ComparedRow) -> str:
 def choose_rows(
     comparison: Comparison, rows: Sequence[ComparedRow], bounds: Bounds
 ) -> tuple[list[ComparedRow], list[str]]:
-    """Choose which rows of a comparison are gated.
+    """Choose the rows of a comparison that a gate judges against bounds.
 
-    A row is left out if its load never shows its metric, however often it is measured. A row that may not be judged is
-    replaced by the row of the metric that stands for it, unless the user named the metrics.
+    A row is left out if its load can never show its metric. If its effect may not be judged, the row of another metric
+    replaces it, unless the user named the metrics.
 
     Args:
         comparison: The comparison.
         rows: The rows of the comparison to choose from.
-        bounds: The bounds; a row without one is not gated.
+        bounds: The bounds; a row without one is left out.
 
     Returns:
-        (the rows to gate, sentences about what is left out or replaced).
+        (the rows to judge, sentences about the rows that are left out or replaced).
 
     """
     selected: list[ComparedRow] = []
@@ -296,11 +318,11 @@ def choose_rows(
 def mark_undetectable(
     comparison: Comparison, judged: Sequence[GatedRow], bounds: Bounds
 ) -> tuple[tuple[GatedRow, ...], list[str]]:
-    """Mark the inconclusive rows that do not count for the verdict of the gate, as they could never be decided.
+    """Mark the inconclusive rows of a gate that cannot be decided, so that they do not count for its verdict.
 
-    An inconclusive row does not count if the smallest effect that its blocks detect is above the bound. Rate and CPU per
-    request of closed loops always count, as do metrics that the user named. If all rows are inconclusive, all count, so that
-    a gate never passes without any row.
+    Such a row's minimum detectable effect is above its bound. Only latencies at offered rates are marked, and only if
+    the user named no metrics. If all rows are inconclusive, none is marked, because a gate must not pass without any
+    row.
 
     Args:
         comparison: The comparison.
@@ -308,7 +330,7 @@ def mark_undetectable(
         bounds: The bounds.
 
     Returns:
-        (the rows with `decides` set, a sentence for each metric of rows that do not count).
+        (the rows with `decides` set, one sentence for each metric that has marked rows).
 
     """
     level = ALPHA / max(1, sum(comparison.family))

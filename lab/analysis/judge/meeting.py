@@ -30,7 +30,7 @@ TWO_MACHINES = "TWO MACHINES ARE COMPARED, not two settings"
 
 @dataclass(frozen=True, slots=True)
 class CellStats:
-    """The numbers of one side of a comparison: an arm of one run at one load point in one metric.
+    """The numbers of one side of a comparison: an arm (variant) of a run at one load point in one metric.
 
     Values are seconds, bytes, requests per second or counts.
     """
@@ -55,13 +55,14 @@ class CellStats:
 
 @dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """The load generator that made the load of a cell (an arm at a point).
+    """The load generator that loaded one arm at one load point.
 
     Attributes:
         name: The generator's name.
-        version: The generator's version; None: it did not report one.
-        stand_in_for: The generator of the sweep that it stood in for; None: it is the sweep's generator.
-        rows: The format (csv, json) in which k6 also wrote a row for every request, which costs CPU time; None: it wrote no rows.
+        version: The generator's version; None if it did not report one.
+        stand_in_for: The generator that the sweep requested, if this one replaced it; otherwise None.
+        rows: The format (`csv` or `json`) in which k6 also wrote one row for each request, which costs CPU time. None
+            if it wrote no rows.
 
     """
 
@@ -71,14 +72,18 @@ class LoadGenerator:
     rows: str | None
 
     def __str__(self) -> str:
-        """Return the generator for people: `k6 1.8.1 --out csv (for wrk2)`."""
+        """Return the generator's name, version and options for people: `k6 1.8.1 --out csv (for wrk2)`.
+
+        In brackets is the generator that this one replaced.
+        """
         name = " ".join(filter(None, [self.name, self.version, f"--out {self.rows}" if self.rows else ""]))
         return f"{name} (for {self.stand_in_for})" if self.stand_in_for else name
 
     def differs(self, second: LoadGenerator) -> bool:
-        """Return whether two generators differ, so that their numbers must not be compared.
+        """Return whether this generator differs from a second one, so that their numbers must not be compared.
 
-        A version that was not reported counts as equal to any version.
+        Name, version, format of rows, and replaced generator are compared. A version that was not reported equals any
+        version.
         """
         identity, second_identity = (
             (self.name, self.stand_in_for, self.rows),
@@ -89,7 +94,7 @@ class LoadGenerator:
 
 @dataclass(frozen=True, slots=True)
 class RunCells:
-    """A stored run with its record, all its samples, and its cells: what was measured of each arm at each point."""
+    """A stored run: its record, all its samples, and the samples grouped by arm (variant) and load point."""
 
     record: RunRecord
     samples: Sequence[Sample]
@@ -97,11 +102,11 @@ class RunCells:
 
     @staticmethod
     def of(run: RunStore) -> RunCells:
-        """Read a stored run and build its cells, one for each arm at each point.
+        """Read a stored run and group its samples by arm (variant) and load point.
 
         Raises:
             UsageError: The run is damaged.
-            MeasuringError: The samples of the run do not belong together.
+            MeasuringError: The samples are of different targets, loads or generators, or not of the run's plan.
 
         """
         samples = run.samples()
@@ -109,7 +114,7 @@ class RunCells:
 
     @property
     def arms(self) -> Mapping[str, Arm]:
-        """The arms of a run (variants and references) by name."""
+        """The arms of a run (its variants, baselines and direct references) by name."""
         return {arm.name: arm for arm in self.record.arms}
 
     @property
@@ -118,23 +123,36 @@ class RunCells:
         return [point for point in self.record.points if not point.control]
 
     def at(self, arm: str, point: str) -> ArmCell | None:
-        """Return the solo cell of an arm at a point; None if none was planned, and for control runs."""
+        """Return the solo samples (measured alone) of an arm at a load point.
+
+        Args:
+            arm: The name of the arm.
+            point: The name of the load point.
+
+        Returns:
+            The samples; None if none was planned, and for control runs (loads without their disruption).
+
+        """
         cell = self.cells.cells.get((arm, point))
         return cell if cell and cell.planned and not cell.point.control else None
 
     @property
     def complete(self) -> bool:
-        """True if every planned block of every arm of a run was begun, at all points except control runs."""
+        """True if every planned block (repetition) of every arm of the run has a sample, valid or not.
+
+        Control runs (loads without their disruption) are not checked.
+        """
         cells = (cell for cell in self.cells.cells.values() if not cell.point.control)
         return all(cell.tried >= cell.planned_blocks for cell in cells)
 
     def stats(self, cell: ArmCell, metric: str, side: ArmCell) -> CellStats:
-        """Return the numbers of an arm at a point in one metric, for one side of a comparison.
+        """Return the numbers of an arm at a load point in one metric, for one side of a comparison.
 
         Args:
-            cell: The arm's solo cell, from which the absolute values come.
+            cell: The arm's solo samples (measured alone), which give the absolute values.
             metric: The metric's name in the catalogue.
-            side: The cell that is compared, from which blocks and invalid samples come: the arm's cell of a pair, or its solo cell.
+            side: The samples that are compared, which give the blocks and invalid samples: the arm's samples in a pair,
+                or its solo samples.
 
         """
         return CellStats(
@@ -149,7 +167,7 @@ class RunCells:
         )
 
     def tool(self, cell: ArmCell) -> LoadGenerator:
-        """Return the load generator that made the samples of a cell or, without samples, the planned one."""
+        """Return the load generator that made an arm's samples at a load point; without samples, the planned one."""
         used = [sample for sample in cell.samples if sample.reason is not Reason.BLOCK_INTERRUPTED]
         output = self.record.k6_out(cell.point.name)
         rows = output if output != "summary" else None  # the summary costs nothing
@@ -167,9 +185,9 @@ class ComparedRuns:
 
     Attributes:
         base: The first run.
-        other: The second run; the same as `base` if arms of one run are compared.
+        other: The second run. If arms of one run are compared, it is the first run again.
         points: Name of a load point in the first run → the point with the same load in the second run.
-        paired: Whether both are one run, so that arms are compared block by block.
+        paired: True if arms of one run are compared, block by block (repetition by repetition).
 
     """
 
@@ -182,20 +200,21 @@ class ComparedRuns:
 
     @property
     def loads(self) -> list[LoadPoint]:
-        """The load points by which a comparison decides in which metrics a load is judged.
+        """The load points that decide in which metrics two arms are compared.
 
-        These are the steady points of one run, or the points that two runs have in common.
+        Latency, for example, is not compared at a closed loop if another point offers a rate. For one run these are its
+        steady points, for two runs the points that both have.
         """
         if not self.paired:
             return list(self.points.values())
         return [point for point in self.base.record.points if not point.has_outcome]
 
     def name(self, cell: ArmCell, base: ArmCell) -> str:
-        """Return the name of a side for a note: its arm within one run, `base` or `other` for two runs.
+        """Return the name of a side for a note: the name of its arm for one run, `base` or `other` for two runs.
 
         Args:
-            cell: The cell of the side to name.
-            base: The cell of the first side.
+            cell: The samples of the side to name.
+            base: The samples of the first side.
 
         """
         if self.paired:
@@ -203,18 +222,24 @@ class ComparedRuns:
         return FIRST if cell is base else SECOND
 
     def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
-        """Return the variants of two arms, one of each run."""
+        """Return the variants of two arms: that of an arm of the first run, and that of an arm of the second run."""
         return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
 
     def same_settings(self, base: Arm, other: Arm) -> bool:
-        """Return whether two arms have the same manifests."""
+        """Return whether an arm of the first run and an arm of the second run have equal manifests."""
         before, after = self.variants(base, other)
         return before.manifests_sha256 == after.manifests_sha256
 
     def shared_baseline(self, base: Arm, other: Arm) -> str | None:
-        """Return the name of a common baseline of two arms: one that both runs have with the same manifests.
+        """Return the name of the baseline that two arms share: both runs have it, with equal manifests.
 
-        It is the baseline of the first arm, or else of the second. None if there is no such baseline, and inside one run.
+        Args:
+            base: The arm of the first run, whose baseline is tried first.
+            other: The arm of the second run, whose baseline is tried next.
+
+        Returns:
+            The name; None if there is no such baseline, and always None within one run.
+
         """
         for name in () if self.paired else (base.baseline or base.name, other.baseline or other.name):
             first, second = self.base.arms.get(name), self.other.arms.get(name)
@@ -224,7 +249,7 @@ class ComparedRuns:
         return None
 
     def remarks(self, base: ArmCell, other: ArmCell) -> Iterator[str]:
-        """Yield the notes about two sides of a comparison that hold for every metric, such as missing blocks."""
+        """Yield the notes about two sides of a comparison that hold for every metric, such as the number of missing blocks."""
         for cell in (base, other):
             if remark := _describe_missing(cell):
                 yield f"{self.name(cell, base)}: {remark}"
@@ -244,7 +269,7 @@ class ComparedRuns:
 
 
 def _describe_missing(cell: ArmCell) -> str:
-    """Describe a cell's missing blocks: `4 of 6 blocks: 3 invalid (steal 2, dropped 1), 1 block not measured`."""
+    """Describe which blocks (repetitions) of an arm do not count: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
     total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
     reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
     parts = [
@@ -258,10 +283,10 @@ def _describe_missing(cell: ArmCell) -> str:
 
 
 def refuse_incomparable_runs(first: RunCells, second: RunCells) -> None:
-    """Check that two runs can be compared.
+    """Refuse two runs that cannot be compared.
 
     Raises:
-        UsageError: They are of different targets, or have no load in common.
+        UsageError: The runs are of different targets, or have no load in common.
 
     """
     base, other = first.record, second.record
@@ -275,10 +300,10 @@ def refuse_incomparable_runs(first: RunCells, second: RunCells) -> None:
 
 
 def refuse_other_family(meeting: ComparedRuns, base: Arm, other: Arm) -> None:
-    """Check that two arms do the same work, so that they can be compared.
+    """Refuse two arms that do different work, and so cannot be compared.
 
-    There are two families of variants: systems as they are shipped, and systems that are set to do the same work as others. The direct
-    reference, which has no proxy, may be compared with both.
+    There are two families of variants: systems as they are shipped, and systems that are set to do the same work as
+    others. The direct reference, which has no proxy, may be compared with both.
 
     Raises:
         UsageError: The two arms are of different families.
@@ -291,9 +316,10 @@ def refuse_other_family(meeting: ComparedRuns, base: Arm, other: Arm) -> None:
 
 
 def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
-    """Return name of a point in the first run → the point with the same load in the second run, without control runs.
+    """Return name of a load point in the first run → the point with the same load in the second run.
 
-    If the second run has several points with this load, the one with the same name is taken, or else the first.
+    If the second run has several points with this load, the one with the same name is taken, or else the first. Control
+    runs (loads without their disruption) are left out.
     """
     points: dict[str, LoadPoint] = {}
     for point in first.points:
@@ -304,15 +330,20 @@ def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
 
 
 def _strip_load(point: LoadPoint) -> LoadPoint:
-    """Return a load point without the keys that are no part of its load, so that two points can be compared.
+    """Return a load point without the keys that do not describe its load, so that two loads can be compared.
 
-    These keys are its name, its generator (which is compared by the samples), why it is not paired, and how often it is tried.
+    These keys are its name, its generator (which is compared by the samples), the reason why it is not paired, and the
+    number of attempts.
     """
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 
 
 def describe_unmatched_points(first: RunCells, second: RunCells) -> Iterator[str]:
-    """Yield a phrase for each load that only one run has: `ceiling is another load: duration_s 5.0 / 2.0`."""
+    """Yield a phrase for each load that only one of two runs has: `ceiling is another load: duration_s 5.0 / 2.0`.
+
+    In the example, both runs have a point named `ceiling`, which lasts 5 s in the first and 2 s in the second. Points
+    without a namesake are named with `is in base only` or `is in other only`.
+    """
     first_points, second_points = ({point.name: point for point in run.points} for run in (first, second))
     common = match_points(first, second)
     met = {point.name for point in common.values()}

@@ -33,13 +33,14 @@ Smaller gaps do not show in two digits.
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """The row of one arm at one load point in a run's table: absolute values, effects against the baseline, notes.
+    """The row of one arm (variant) at one load point in a run's table: absolute values, effects against the baseline, notes.
 
     Attributes:
-        cell: The arm's solo samples at the point, which may be a control run.
-        base: The solo samples of the baseline; None: the arm is compared with nothing.
+        cell: The arm's solo samples (measured alone) at the point, which may be a control run (the load without its
+            disruption).
+        base: The solo samples of the baseline; None if the arm is compared with nothing.
         effects: The arm's effects against the baseline, one for each metric.
-        pair: The samples of the arm and its baseline as a pair; None: they were not measured as a pair.
+        pair: The samples of the arm and its baseline measured at once as a pair; None if there is no pair.
 
     """
 
@@ -71,17 +72,18 @@ class SummaryRow:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """How samples of a row's arm, or else of its baseline, change within themselves; None: all are steady.
+        """The changes of rate or CPU time within the samples of the row's arm, or else of its baseline; None if all are steady.
 
-        If samples change, no effect is computed.
+        If there is such a change, no effect is computed.
         """
         return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples of one arm at one point that count: its solo samples, or those of its pair if it has none.
+        """The samples of the row's arm that count: its solo samples, or its samples in pairs if it has no solo ones.
 
-        Empty for a disrupted load.
+        A solo sample is measured alone, a pair is two arms measured at once. The result is empty for a load with a
+        disruption or with streams of events.
         """
         cells = [self.cell, *([self.pair.own] if self.pair else [])]
         counted = (list(cell.counted.values()) for cell in cells if not self.point.has_outcome)
@@ -89,32 +91,34 @@ class SummaryRow:
 
     @property
     def change(self) -> UnsteadyArm | None:
-        """How an arm's samples under a sustained load change for good.
+        """The lasting changes of rate or CPU time within an arm's samples under a sustained load (minutes, `--sustained`).
 
-        Such samples count although they are not steady. None if they do not change, or if the load is not a sustained one (of minutes, `--sustained`).
+        Such samples count although they are not steady. The result is None if they do not change, and for any other
+        load.
         """
         return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
 
     @property
     def shown(self) -> tuple[Effect, ...]:
-        """The effects that a table's effect column shows of a row: for a variant, the effect in its primary metric.
+        """The effects that the effect column of the table shows in this row: for a variant, the one in its primary metric.
 
-        For the baseline against itself (A/A) these are the effects in the metrics of the variants that rely on it.
+        For the baseline against itself (A/A), these are the effects in the primary metrics of all variants with this
+        baseline.
         """
         return tuple(effect for effect in self.effects if effect.primary)
 
     @property
     def generator_limited(self) -> bool:
-        """True if the load generator was the limit in any closed-loop sample that counts, of the arm or its baseline."""
+        """True if the load generator was the limit in a counted closed-loop sample of the row's arm or of its baseline."""
         return any(True in find_generator_limits(cell.counted.values()) for cell in (self.cell, self.base) if cell)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of a run: the table of its steady loads, or of its disrupted loads, and what is printed with it.
+    """The summary of a run: the table of its steady loads, or that of its disrupted loads, with notes.
 
-    Rows are grouped by point in plan order, control runs last. Inside a point come the direct reference, then each baseline followed by the
-    arm that repeats it (A/A), and the variants.
+    Rows are grouped by load point in plan order, with control runs (loads without their disruption) last. Within a
+    point, the order is: the direct reference (no proxy), each baseline with its repetition (A/A), and the variants.
     """
 
     target: str | None
@@ -151,10 +155,11 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if a run has all samples on which the verdicts about its variants rest.
+        """True if every arm of the run has all samples that the verdicts about variants need.
 
-        Then each arm has a sample that counts in every planned block of each point, or another outcome there: its samples are not steady, or
-        whether they are valid depends on what was measured before. The direct reference is left out, as no verdict rests on it.
+        An arm (variant) needs a counted sample in every planned block (repetition) of each load point. Two outcomes
+        suffice instead: its samples are not steady, or their validity depends on what was measured before. The direct
+        reference is not checked, because no verdict needs it.
         """
         return all(
             row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
@@ -164,15 +169,15 @@ class Summary:
 
     @property
     def points(self) -> list[LoadPoint]:
-        """The load points that a run's table has rows of, each point once."""
+        """The load points that the table of the run has rows for, each once."""
         return list({row.point.name: row.point for row in self.rows}.values())
 
     def at(self, point: LoadPoint) -> list[SummaryRow]:
-        """Return the rows of a point."""
+        """Return the rows of the table at a load point."""
         return [row for row in self.rows if row.point.name == point.name]
 
     def control_of(self, row: SummaryRow) -> SummaryRow | None:
-        """Return the control run of a row: the same arm with the same load and no disruption; None without one."""
+        """Return the row of the control run: the same arm under the same load without the disruption; None without a control."""
         control = find_control(self.points, row.point)
         return next(
             (candidate for candidate in self.rows if candidate.arm == row.arm and candidate.point == control), None
@@ -180,13 +185,14 @@ class Summary:
 
 
 def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
-    """Choose the percentile of latency that rows show during a disruption against before it.
+    """Choose the latency percentile in which rows of a table compare a disruption with the time before it.
 
     Args:
         rows: The rows of all arms at one disrupted load.
 
     Returns:
-        `p99`, or `p50` if an arm has too few answers for p99. None for control runs, and if an arm does not even have p50.
+        `p99`, or `p50` if an arm has too few answers for p99. None for control runs, and if an arm has too few answers
+        for `p50` as well.
 
     """
     slowdowns = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
@@ -194,11 +200,11 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
 
 
 def compute_misleading_gaps(row: SummaryRow) -> dict[str, float]:
-    """Return the metrics in which a row's absolute values contradict the effect of its pair, each with the gap.
+    """Return metric → gap, for metrics in which a row's absolute values contradict the effect that its pair shows.
 
-    Solo samples of two arms are minutes apart, and vary more than a pair if only a few blocks have them. So the ratio of two rows of the
-    table with absolute values may suggest something else than the difference. It contradicts the pair if it is more than 5 %
-    (CONTRADICTION_SHARE) outside the pair's 95 % interval. The gap is the log of that ratio less the pair's effect.
+    A pair is two arms measured at once. Absolute values come from solo samples, minutes apart, so the ratio of two rows
+    of the table varies more. The ratio contradicts the pair if it is more than 5 % (CONTRADICTION_SHARE) outside the
+    pair's 95 % interval. The gap is the log of that ratio minus the pair's effect.
     """
     gaps: dict[str, float] = {}
     for effect in row.effects if row.base is not None else ():

@@ -65,13 +65,13 @@ DRAWS, SEED = 2000, 2511
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The ruling whether an effect of an arm in one metric may be judged (get a decision).
+    """The ruling on whether the effect of an arm in one metric gets a decision (is judged).
 
     Attributes:
-        why: Why the effect is not judged; empty if it is judged.
+        why: The reason why the effect is not judged; empty if it is judged.
         note: A note that is printed with the effect; empty for none.
-        bound: Whether the number of one side is only a bound, as the generator limited it. The effect can then be claimed as
-            better or worse, but it may be larger than its interval.
+        bound: True if the load generator limited one side, so that this side's number is only a bound. The effect can
+            be claimed as better or worse, but the true one may be beyond its interval.
 
     """
 
@@ -81,24 +81,25 @@ class Ruling:
 
 
 def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
-    """Return the set of answers whether the generator was the limit, over all closed-loop samples.
+    """Return whether the load generator was the limit in all, some or none of the closed-loop samples.
 
     Returns:
-        {True} if it was in all of them, {False} if in none, {True, False} if in some; empty without a closed-loop sample.
+        {True} if it was the limit in all of them, {False} if in none, {True, False} if in some. The set is empty
+        without a closed-loop sample.
 
     """
     return {sample.limited_by == "generator" for sample in samples if sample.point.rate_rps is None}
 
 
 def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint], pairs: bool = True) -> Ruling:
-    """Rule whether the effect of an arm against its baseline in a metric is judged at a steady load.
+    """Rule whether the effect of an arm against its baseline in a metric is judged (gets a decision) at a steady load.
 
     Args:
         metric: The metric's name in the catalogue.
-        arm: The cell of the arm at the point.
-        base: The cell of the arm that it is compared with.
+        arm: The samples of the arm at the load point.
+        base: The samples of the arm that it is compared with.
         points: The steady load points of the sweep.
-        pairs: Whether the blocks of the two cells belong together (one run); blocks of two runs do not.
+        pairs: True if both arms are of one run, so that their blocks (repetitions) belong together; False for two runs.
 
     """
     point = base.point
@@ -134,10 +135,10 @@ def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint
 
 
 def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
-    """Return whether dropped connections explain the difference of two latencies, although a generator was the limit.
+    """Return whether dropped connections explain a difference of latencies, so that it is not due to the generator's limit.
 
-    They do if the larger latency is beyond the kernel's first retransmission (1 s) and the smaller is below half of it, and if
-    the slower side dropped connections in every sample.
+    Three things must hold. The larger latency is beyond the kernel's first retransmission (1 s), the smaller is below
+    half of it, and the slower side dropped connections in every sample.
 
     Args:
         arm: The samples of the arm.
@@ -154,19 +155,20 @@ def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], mid
 
 
 def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], reasons: Mapping[str, str]) -> str:
-    """Choose the metric in which a variant is judged at a point: its primary metric, or one that stands for it.
+    """Choose the metric in which a variant is judged at a load point: its primary metric, or one that replaces it.
 
-    rate → p99              at an offered rate, in a sweep that has no closed loop to measure a rate
-    rate → CPU per request  at a closed loop that the generator limited
-    any → rate              (of good answers) where errors are the subject and too many requests failed for other metrics
+    - rate → p99: at an offered rate, in a sweep that has no closed loop to measure a rate.
+    - rate → CPU per request: at a closed loop that the load generator limited.
+    - any → rate of good answers: where errors are the subject and too many requests failed for other metrics.
 
-    The choice follows from the load, from what was the limit, and from whether requests failed. It never depends on how large an effect is.
+    The choice follows from the load, from what was the limit, and from whether requests failed. It never depends on the
+    size of an effect.
 
     Args:
         metric: The variant's primary metric.
         point: The load point.
         points: The steady load points of the sweep.
-        reasons: Metric → why it is not judged at the point (empty or left out: it is judged).
+        reasons: Metric → why it is not judged at the point. A metric that is absent, or has an empty reason, is judged.
 
     """
     given = point.rate_rps is not None and "errors" not in point.subject
@@ -178,18 +180,26 @@ def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], re
 
 
 def select_failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
-    """Return the number of invalid samples in which the system did not do its work, by reason."""
+    """Select the reasons of invalid samples that are failures of the measured system, each with its number of samples.
+
+    Faults of the machine and of the load generator are left out.
+
+    Args:
+        invalid: Reason of invalidity → number of samples.
+
+    """
     return {reason: count for reason, count in invalid.items() if reason.broken}
 
 
 def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
-    """Describe how an arm failed to do its work in more samples than its baseline.
+    """Describe how often an arm failed to do its work, if it failed in more samples than its baseline.
 
-    If it did, its other blocks are no fair sample: the missing blocks may have been its worst.
+    The blocks (repetitions) that remain of such an arm are not representative: the missing ones may have been its
+    worst.
 
     Args:
-        arm: The arm's number of invalid samples by reason.
-        base: The baseline's number of invalid samples by reason.
+        arm: Reason of invalidity → number of the arm's samples.
+        base: Reason of invalidity → number of the baseline's samples.
         counted: How many of the arm's blocks count, as `6 of 10 blocks`.
 
     Returns:
@@ -203,9 +213,15 @@ def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], cou
 
 
 def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tuple[float, float] | None:
-    """Return the values (of the arm, of the baseline) whose ratio is the effect; None if one of them is not known.
+    """Return the average values (arm, baseline) whose ratio is the effect; None if one of them is unknown.
 
-    They are geometric means over the blocks that both have or, if `pairs` is False, medians over each side's blocks.
+    Args:
+        metric: The metric's name in the catalogue.
+        arm: The samples of the arm.
+        base: The samples of the arm that it is compared with.
+        pairs: True to return geometric means over the blocks that both have (one run), False to return the median of
+            each side's blocks (two runs).
+
     """
     arm_values, base_values = arm.known(metric), base.known(metric)
     if not pairs:
@@ -223,13 +239,15 @@ def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class PairNoise:
-    """How much one metric of a baseline against itself varied in the committed measurements of pairs (data/pairs).
+    """How much one metric varied when a baseline was compared with itself, in the committed measurements of pairs (data/pairs).
 
     Attributes:
         metric: The metric's name in the catalogue.
-        scheme: The kind of pair that the two were; None: each had the machine to itself (solo).
-        load: The kind of pair at this load: interleaved slices for a closed loop, together for an offered rate.
-        sd: The standard deviation of the log-ratio in one block.
+        scheme: How both measurements were made: as this kind of pair (at once), or None if each had the machine to
+            itself.
+        load: The kind of pair that is usual at this load: interleaved slices for a closed loop, together for an offered
+            rate.
+        sd: The standard deviation of the log-ratio in one block (repetition).
         rounds: The number of rounds (repetitions of the measurement) from which it is computed.
 
     """
@@ -243,14 +261,17 @@ class PairNoise:
 
 @cache
 def recovers(metric: str, scheme: Scheme) -> bool:
-    """Return whether pairs of one kind show all of a known cost in a metric, by the committed measurements.
+    """Return whether pairs (two arms measured at once) show all of a cost in a metric, by the committed measurements.
+
+    Variants with known amounts of needless work were measured for this.
 
     Args:
         metric: The metric's name in the catalogue.
         scheme: The kind of pair: interleaved slices, or both sides at once.
 
     Returns:
-        True if pairs show at least LEAST_SLOPE of the known costs; False also if that was not measured.
+        True if pairs show at least the share LEAST_SLOPE of the known costs; False if they show less, or if it was not
+        measured.
 
     """
     least = least_slope(read_pairs(), metric, scheme)
@@ -258,10 +279,10 @@ def recovers(metric: str, scheme: Scheme) -> bool:
 
 
 def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> float | None:
-    """Return the share of known costs that pairs show at least, the lower end of a 95 % interval (1 = all).
+    """Return the smallest plausible share of a known cost that pairs show (1 = all): the lower end of a 95 % interval.
 
-    The share is the cost per unit of injected work that pairs show, divided by the cost that solo samples show. Either is a least-squares
-    slope through the origin. The interval is over resampled rounds.
+    A pair is two arms measured at once. The share is the cost per unit of injected work by pairs, divided by the cost
+    by solo samples. Each cost is a least-squares slope through the origin. The interval comes from resampled rounds.
 
     Args:
         measurements: Committed measurements of variants with known amounts (doses) of needless work.
@@ -269,7 +290,7 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
         way: The kind of pair.
 
     Returns:
-        None unless both pairs and solo samples have two rounds or more of some dose.
+        The share; None if pairs or solo samples have fewer than two rounds of every dose.
 
     """
     points = {measurement.point for measurement in measurements if measurement.way == way}
@@ -302,9 +323,10 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
 
 @cache
 def find_usual_gap() -> float | None:
-    """Return the largest usual share of the CPUs' busy time that no observed process used during a pair.
+    """Return the usual upper limit of unexplained CPU time in a pair, as a share of the CPUs' busy time.
 
-    It is the 95th percentile of the committed pairs (data/pairs); None if there are none.
+    Unexplained is the busy time that no observed process used. The limit is the 95th percentile of the committed pairs
+    (data/pairs); None if there are none.
     """
     gaps = [
         measurement.unexplained
@@ -315,10 +337,10 @@ def find_usual_gap() -> float | None:
 
 
 def list_committed_noise() -> list[PairNoise]:
-    """Return how much baselines against themselves varied in the committed pairs (data/pairs).
+    """Return how much each metric varied in the committed comparisons of baselines with themselves (data/pairs).
 
-    There is an entry for each metric and each way of measuring: each kind of pair, and solo. Only rounds of which every
-    repeat counted are used.
+    There is an entry for each metric and each way of measuring: either kind of pair, and one after the other (solo).
+    Only rounds (repetitions) in which every repeat is valid are used.
     """
     against_itself = [measurement for measurement in read_pairs() if measurement.variant == measurement.baseline]
     loads: dict[str, Scheme] = {

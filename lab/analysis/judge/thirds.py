@@ -46,9 +46,10 @@ class RunningTotals:
 
     Attributes:
         t_s: The n moments in seconds since the load began, ascending.
-        requests: The requests answered until each moment, counted or estimated as `source` describes.
-        cpu_s: The CPU seconds used until each moment by the proxy, or by the backend where there is no proxy.
-        source: From what the requests are known: counted, or estimated from the backend's sent bytes or CPU time.
+        requests: The requests answered until each moment, counted or estimated (see `source`).
+        cpu_s: The CPU seconds used until each moment by the proxy, or by the backend if there is no proxy.
+        source: How the requests are known: `requests` (counted), or estimated from the backend's sent bytes
+            (`sent-bytes`) or CPU time (`backend-cpu`).
 
     """
 
@@ -58,9 +59,14 @@ class RunningTotals:
     source: Source
 
     def between(self, begin_s: float, end_s: float) -> dict[str, float]:
-        """Return the metrics `rate` (requests per second) and `cpu_per_request` (seconds) between two moments.
+        """Return the metrics `rate` (requests per second) and `cpu_per_request` (CPU seconds) between two moments of a sample.
 
-        A metric that would not be above 0 is left out.
+        A metric is left out if it is not above 0.
+
+        Args:
+            begin_s: The first moment, in seconds since the load began.
+            end_s: The second moment.
+
         """
         requests, cpu_s = (
             float(np.diff(np.interp([begin_s, end_s], self.t_s, values))[0]) for values in (self.requests, self.cpu_s)
@@ -69,12 +75,12 @@ class RunningTotals:
         return metrics | ({"cpu_per_request": cpu_s / requests} if requests > 0 and cpu_s > 0 else {})
 
     def thirds(self) -> list[dict[str, float]]:
-        """Return the metrics of `between` for each third of the sample's time."""
+        """Return `rate` (requests per second) and `cpu_per_request` (CPU seconds) for each third of the sample's time."""
         edges = np.linspace(self.t_s[0], self.t_s[-1], THIRDS + 1)
         return [self.between(float(begin), float(end)) for begin, end in pairwise(edges)]
 
     def burst(self) -> dict[str, float]:
-        """Return the metrics of `between` for the first `BURST_S` seconds of the sample."""
+        """Return `rate` (requests per second) and `cpu_per_request` (CPU seconds) for the sample's first `BURST_S` seconds."""
         return self.between(self.t_s[0], self.t_s[0] + BURST_S)
 
 
@@ -85,12 +91,12 @@ def read_running_totals(
 
     Args:
         sample: The sample.
-        usage: The usage table of the sample's processes.
-        counts: The requests answered in each whole second since the load began. None: they were not counted, and the bytes that the
-            backend sent, or its CPU time, stand for them.
+        usage: The table with the usage of the sample's processes over time.
+        counts: The requests answered in each whole second since the load began. If None, they are estimated from the
+            bytes that the backend sent, or else from its CPU time.
 
     Returns:
-        None if the sample's processes were looked at too seldom, or if the number of its requests is not known.
+        The running totals; None if the usage was recorded too seldom, or if the sample's number of requests is unknown.
 
     """
     used = {role: _sum_usage(usage, role, "cpu_s") for role in ("proxy", "backend")}
@@ -111,12 +117,12 @@ def read_running_totals(
 
 
 def make_totals_reader(run: RunStore) -> SecondsOf:
-    """Return a function that reads the running totals of requests and CPU time of a sample of a stored run."""
+    """Return a function that reads the running totals of requests and CPU time within a given sample of a stored run."""
     return lambda sample: read_running_totals(sample, run.usage(sample))
 
 
 def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float]:
-    """Return moment of a look (s) → the sum that all processes of a role had used or sent since the first look.
+    """Return moment (s) → what all processes of a role together had used or sent since the first record.
 
     Args:
         usage: The usage table of a sample.
@@ -136,9 +142,10 @@ class Thirds:
     """The effects of one arm against its baseline in each third of their sustained samples (loads of minutes).
 
     Attributes:
-        parts: Metric → the effect in the first, second and last third of the samples.
+        parts: Metric → the effects in the first, second and last third of the samples.
         burst: Metric → the effect in the first `BURST_S` seconds.
-        source: From what the requests of each second are known (`RunningTotals.source`): the least exact of all samples.
+        source: How the requests of each second are known (`RunningTotals.source`): the least exact source of all
+            samples.
 
     """
 
@@ -147,15 +154,15 @@ class Thirds:
     source: Source
 
     def holds(self, metric: str, effect: float) -> Literal["holds", "changes", "open"] | None:
-        """Return whether each third of the samples shows an effect.
+        """Return whether each third of the samples confirms the effect of the whole samples.
 
         Args:
             metric: The metric's name in the catalogue.
             effect: The effect over the whole samples, as a log-ratio.
 
         Returns:
-            "holds" if the interval of each third lies on the effect's side of 0; "changes" if the effect of some third has the other
-            sign; "open" if neither is the case. None if the metric is not known second by second.
+            "changes" if the effect of some third has the opposite sign; "holds" if the interval of each third excludes
+            0; "open" if neither is the case. None if the metric is unknown second by second.
 
         """
         parts = self.parts.get(metric)
@@ -167,15 +174,15 @@ class Thirds:
         return "holds" if significant else "open"
 
     def settle(self, effect: Effect) -> Effect:
-        """Return the effect with its final decision.
-
-        An effect that is better or worse over whole samples becomes inconclusive if not each third of the samples shows it.
-        """
+        """Return the effect, made inconclusive if it is better or worse over whole samples but not in each third of them."""
         taken = effect.decision.resolved and self._fails(effect)
         return replace(effect, decision=Decision.INCONCLUSIVE) if taken else effect
 
     def unsettled(self, effect: Effect) -> bool:
-        """Return whether `settle` made an effect inconclusive: it is significant, but not shown by each third."""
+        """Return whether an effect is inconclusive only because not every third of the samples confirms it.
+
+        Over the whole samples, such an effect is significant.
+        """
         significant = effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA
         return significant and self._fails(effect)
 
@@ -184,14 +191,14 @@ class Thirds:
         return state in ("changes", "open")
 
     def sentence(self, metric: str, effect: float) -> str:
-        """Describe whether each third of the samples shows an effect, with numbers.
+        """Describe whether each third of the samples confirms an effect, with the numbers.
 
         Args:
             metric: The metric's name in the catalogue.
             effect: The effect over the whole samples, as a log-ratio.
 
         Returns:
-            The words; empty if the metric is not known second by second.
+            The description; empty if the metric is unknown second by second.
 
         """
         state = self.holds(metric, effect)
@@ -209,20 +216,20 @@ class Thirds:
 
 
 def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
-    """Return how the sustained samples of one arm at one point change for good; None if none does."""
+    """Return the lasting changes of rate or CPU time within the sustained samples of one arm at one load; None without any."""
     return find_unsteadiness([sample.steadiness.change if sample.steadiness else None for sample in samples])
 
 
 def compute_thirds(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
-    """Compute the effects of an arm against its baseline in each third of their sustained samples.
+    """Compute the effects of an arm against its baseline in each third of their sustained samples (loads of minutes).
 
     Args:
-        arm: Block → the sample of the arm that counts.
-        base: Block → the sample of the baseline that counts; only blocks that both have are used.
+        arm: Block (number of the repetition) → the counted sample of the arm.
+        base: Block → the counted sample of the baseline. Only blocks that both have are used.
         seconds: The function that reads the running totals within a sample.
 
     Returns:
-        None if no block has the running totals of both samples.
+        The effects; None if no block has the running totals of both samples.
 
     """
     sides = [

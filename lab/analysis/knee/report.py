@@ -65,9 +65,10 @@ class RateTrial:
         slot: The planned measurement.
         sample: The sample that was measured.
         histogram: The sample's latencies; None without any.
-        outcome: Whether the rate passed or failed, whether that is unclear, or whether the system is broken.
-        why: Why the rate did not pass; empty where it passed.
-        limiter: What was the limit, if the rate failed; None if it did not.
+        outcome: `pass`, `fail`, `unclear` (the trial shows nothing), or `broken` (the system does not work).
+        why: The reason why the rate did not pass; empty if it passed.
+        limiter: What was the limit if the rate failed: `proxy`, `generator`, `backend`, `p99` or `unknown`. None if it
+            did not fail.
 
     """
 
@@ -80,27 +81,27 @@ class RateTrial:
 
     @property
     def told(self) -> bool:
-        """True if a trial of a rate has a clear outcome: the rate passed or failed."""
+        """True if the trial has a clear outcome: the rate passed or failed."""
         return self.outcome in ("pass", "fail")
 
     @property
     def rate_rps(self) -> int:
-        """The offered rate of a trial, in whole requests per second."""
+        """The offered rate of the trial, in whole requests per second."""
         return round(self.slot.point.rate_rps or 0)
 
 
 def classify_trial(
     slot: Slot, sample: Sample, histogram: Histogram | None, record: RunRecord, passed_before: bool
 ) -> RateTrial:
-    """Decide whether a rate passed in a trial, failed, or is unclear, or whether the system is broken.
+    """Decide the outcome of a trial of a rate: it passed, it failed, it is unclear, or the system is broken.
 
     Args:
         slot: The planned measurement.
         sample: The sample, which is not going to be measured again.
         histogram: The sample's latencies; None without any.
         record: The record of the search.
-        passed_before: Whether some rate of the arm has passed already. If not, faults that overload may cause (SICK) mean that the
-            system is broken.
+        passed_before: True if some rate of this variant has passed already. If not, faults that an overload may cause
+            (SICK) mean that the system is broken.
 
     """
     assert record.knee is not None
@@ -118,17 +119,18 @@ def classify_trial(
 
 
 def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
-    """Return what was the limit when a rate failed; the first rule that applies decides.
+    """Return what was the limit when a rate failed, by the first of these rules that applies.
 
-    - generator: it did not end well, or was too busy for the rate.
-    - proxy: its CPUs were 95 % busy, and the generator's less (as at a closed loop, lab/model/bottleneck.py).
-    - generator: its CPUs were 80 % busy.
-    - backend: its CPUs were 95 % busy.
-    - p99: only the p99 was too high; or unknown.
+    - `generator`: it did not end well, or was too busy for the rate.
+    - `proxy`: its CPUs were 95 % busy, and the generator's were less busy.
+    - `generator`: its CPUs were 80 % busy.
+    - `backend`: its CPUs were 95 % busy.
+    - `p99`: the sample is valid, so only its p99 was too high.
+    - `unknown`: none of the above.
 
     Args:
         sample: The sample that failed.
-        backend_cpus: The CPUs that the backend does not share with the generator; empty if it shares them.
+        backend_cpus: The numbers of the backend's CPUs, as text. Empty if it shares them with the generator.
 
     """
     generator, proxy = sample.generator_core, sample.proxy_core
@@ -145,12 +147,12 @@ def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
 
 
 def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
-    """Return why latencies do not meet the bound of the p99; empty if they do.
+    """Return why latencies exceed the bound of the p99; empty if they do not.
 
-    If too few requests lie beyond the p99 to know it, the share of requests that took longer than the bound decides.
+    If too few requests lie beyond the p99 to know it, the share of requests slower than the bound decides.
 
     Args:
-        histogram: The latencies of a sample; None: none were recorded, which does not meet the bound.
+        histogram: The latencies of a sample. None means that none were recorded, which counts as exceeding the bound.
         p99_s: The bound of the p99 in seconds.
 
     """
@@ -166,7 +168,7 @@ def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
 
 
 class Rate(Record):
-    """The results of one rate that a search for the knee tried, over all trials of this rate."""
+    """The results for one rate that a search for the knee (highest rate within the latency bound) tried, over all its trials."""
 
     rate_rps: float
     passed: int
@@ -205,7 +207,10 @@ class Knee(Record):
 
 
 class KneeReport(Record):
-    """The contents of `knee.json`, which `knee --json` prints too, in seconds, requests per second and fractions."""
+    """The contents of `knee.json`, which `knee --json` also prints.
+
+    Times are seconds, rates requests per second, and shares fractions.
+    """
 
     schema_version: int = 1
     run: str
@@ -218,16 +223,18 @@ class KneeReport(Record):
 
 
 def build_search(conditions: KneeSearch) -> KneeSearchSettings:
-    """Return the settings of the search algorithm, from the conditions that a run recorded."""
+    """Convert the recorded conditions of a search for knees into the settings of the search algorithm."""
     return KneeSearchSettings(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
 def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[RateTrial]:
-    """Return the trials of an arm in a search, in the plan's order, up to the first that was not measured completely.
+    """Return the trials of one variant in a search for its knee, in the plan's order.
+
+    The list ends before the first trial that was not measured completely.
 
     Args:
         record: The record of the search.
-        arm: The name of the arm.
+        arm: The name of the variant in the run.
         samples: All samples of the search.
         histogram_of: The function that reads a sample's histogram of latencies.
 
@@ -243,10 +250,11 @@ def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogra
 
 
 def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | RateTrial:
-    """Return the next step of a search after the trials of one arm so far.
+    """Return the next step of a search for the knee of one variant, given its trials so far.
 
     Returns:
-        The rate to try next or the end of the search; a trial whose system is broken, if there is one, which ends it, too.
+        The rate to try next, or the end of the search. If the system is broken in a trial, this trial, which also ends
+        the search.
 
     """
     assert record.knee is not None
@@ -260,7 +268,7 @@ def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | 
 
 
 def build_report(run: RunStore) -> KneeReport:
-    """Build the report of a search for knees from the samples of its run.
+    """Build the report of a search for knees (highest rates within the latency bound) from the samples of its run.
 
     Raises:
         UsageError: A file of the run is damaged.
@@ -328,8 +336,8 @@ def _explain_unfinished(
         record: The record of the search.
         step: The last step of the search, or the trial that ended it because the system is broken.
         trials: The trials of the variant.
-        low: The highest rate that passed; None: none did.
-        high: The lowest rate that failed; None: none did.
+        low: The highest rate that passed; None if none did.
+        high: The lowest rate that failed; None if none did.
 
     """
     if isinstance(step, RateTrial):
@@ -347,8 +355,8 @@ def describe_interval(low: float | None, high: float | None) -> str:
     """Describe the interval in which a knee lies: `between 1,600 and 3,200 req/s`.
 
     Args:
-        low: The highest rate that passed, in requests per second; None: none did.
-        high: The lowest rate that failed, in requests per second; None: none did.
+        low: The highest rate that passed, in requests per second; None if none did.
+        high: The lowest rate that failed, in requests per second; None if none did.
 
     """
     if low is not None and high is not None:
@@ -388,14 +396,14 @@ def _find_commonest(values: Sequence[Value]) -> Value | None:
 
 
 def describe_difference(of_knee: LoadPoint, points: Sequence[LoadPoint]) -> str:
-    """Describe how the load of a search for the knee differs from points whose rate is to follow from that knee.
+    """Describe how the load of a search for the knee differs from loads that take their rate from this knee.
 
     Args:
         of_knee: The load of the search.
-        points: The points of a sweep.
+        points: The load points of a sweep, whose rate is a share of the knee.
 
     Returns:
-        The differences in keys that the knee depends on (SAME); empty if there are none.
+        The differences in keys that the knee depends on (SAME), such as the page; empty if there are none.
 
     """
     differences = [

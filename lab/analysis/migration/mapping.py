@@ -61,12 +61,12 @@ _UNITS = {"header_kb": " KiB", "header_bytes": " bytes", "bytes": " bytes", "sec
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of ingress-nginx's ConfigMap with its value in the file that is migrated.
+    """A key (setting) of ingress-nginx's ConfigMap, with its value in the file that is migrated.
 
     Attributes:
         name: The name of the key.
         text: The value as the file has it; None if the file does not have the key.
-        value: The value that the controller uses; the default if the file does not have the key.
+        value: The value that the controller uses: the one in the file, or else the default.
         told: A note about the value, such as that the controller reads it as something else; empty for none.
 
     """
@@ -79,24 +79,29 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The line of a migration about one key of ingress-nginx, or one annotation, and its counterpart on a successor.
+    """The result of a migration for one key or annotation of ingress-nginx: its counterpart on one successor.
+
+    A key is a setting of ingress-nginx's ConfigMap; a successor is a proxy that replaces ingress-nginx.
 
     Attributes:
         key: The key, or the annotation with its prefix; empty for a setting for which ingress-nginx has no key.
         text: The value as the file has it; empty if the file does not have the key.
         value: The value that ingress-nginx's controller uses.
-        standing: Whether and how the successor can do the same.
-        how: How the successor's setting is made: an argument, a key, a field, by hand, not at all, or by reading.
+        standing: Whether and how the successor can do the same: `same` (already equivalent), `set` (a setting), `hand`
+            (manual), `lost` (unsupported), or `off` (the key does nothing).
+        how: How the successor's setting is made: an argument, a key, a field, by hand, not at all, or by reading the
+            annotation.
         setting: The name or path of the successor's setting.
         to: The value of the successor's setting; empty if there is none.
         default: The successor's own default of the setting.
-        weight: How much a difference weighs.
+        weight: How serious a difference is, from `fails` (requests fail) to `nothing` (see `Weight`).
         what: What the key does.
-        note: What else a user must know.
+        note: Further information for the user.
         source: Where the facts of the line are from.
-        there: The successor's default in ingress-nginx's words (`true` where `disableX` is false), as far as that is possible.
+        there: The successor's default in ingress-nginx's words, as far as that is possible: `true` if `disableX` is
+            false.
         differs: The difference in a sentence; empty if there is none.
-        warning: Why the value should be another one, although it is what ingress-nginx does; empty for no reason.
+        warning: The reason to choose another value, although this one is what ingress-nginx does; empty for none.
         row: The row of the successor's table; None for an annotation that ingress-nginx does not have.
         ingress: The Ingress that has the annotation, as `namespace/name`; empty for a key.
 
@@ -124,12 +129,12 @@ class Line:
 
     @property
     def unverified(self) -> bool:
-        """True if nobody has checked the facts about a key's counterpart on the successor: the table says so itself."""
+        """True if nobody has checked the facts about the counterpart on the successor, as the successor's table says."""
         return "unverified" in f"{self.default} {self.note} {self.source}"
 
     @property
     def is_trap(self) -> bool:
-        """True if a key of ingress-nginx is a trap: something would behave differently after the move to a successor."""
+        """True if the key or annotation is a trap: something would behave differently after the move to the successor."""
         return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
 
 
@@ -138,10 +143,10 @@ class Trap:
     """A trap of a migration: something that would behave differently after the move to a successor of ingress-nginx.
 
     Attributes:
-        weight: How much the difference weighs.
-        keys: The keys of ingress-nginx with this counterpart; empty if ingress-nginx has no such setting.
-        in_file: Whether the file, or an annotation of an Ingress, sets one of these keys.
-        lines: The lines of the migration about these keys, of all Ingresses that have such annotations.
+        weight: How serious the difference is, from `fails` (requests fail) to `seen` (only logs differ).
+        keys: The keys (settings) of ingress-nginx that cause it; empty if ingress-nginx has no such setting.
+        in_file: True if the file, or an annotation of an Ingress, sets one of these keys.
+        lines: The results of the migration for these keys, and for these annotations on all Ingresses.
 
     """
 
@@ -152,7 +157,7 @@ class Trap:
 
     @property
     def line(self) -> Line:
-        """The line of the migration about the first key of a trap (a difference after the move to a successor)."""
+        """The result of the migration for the first key that causes this trap (a different behaviour after the move)."""
         return self.lines[0]
 
 
@@ -176,12 +181,14 @@ class Annotation:
 class Migration:
     """The migration of a ConfigMap and of Ingresses from ingress-nginx to one successor.
 
+    A `Line` is the result for one key (setting) or annotation.
+
     Attributes:
         system: The name of the successor.
-        about: The row `about` of the successor's table (`Table.about`).
+        about: The row `about` of the successor's table (`Table.about`), with the program and its version.
         settings: The lines about the keys of the file, in the file's order.
         annotations: The lines about the annotations of the Ingresses.
-        defaults: The lines about keys that the file does not have, so that defaults are compared.
+        defaults: The lines about keys that the file does not have, so that the defaults of both systems are compared.
         extras: The lines about settings of the successor for which ingress-nginx has no key.
 
     """
@@ -195,9 +202,10 @@ class Migration:
 
     @property
     def standings(self) -> dict[Standing, int]:
-        """The number of keys and annotations of a migration by standing: same, set, hand, lost or off (`Standing`).
+        """Standing (whether the successor can do the same) → number of the migration's keys and annotations with it.
 
-        A key with several lines counts once, by its heaviest standing.
+        The standings are `same` (already equivalent), `set` (a setting), `hand` (manual), `lost` (unsupported) and
+        `off` (the key does nothing). A key with several lines counts once, by the standing that is last in `STANDINGS`.
         """
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
@@ -207,9 +215,9 @@ class Migration:
 
     @property
     def traps(self) -> list[Trap]:
-        """The traps of a migration: what would behave differently after the move, the heaviest first.
+        """The traps of the migration (what would behave differently after the move), the most serious first.
 
-        Of traps with the same weight, those from keys in the file and from annotations come first.
+        Among equally serious traps, those from keys in the file and from annotations come first.
         """
         groups: dict[tuple[object, ...], list[Line]] = {}
         for in_file, lines in ((True, (*self.settings, *self.annotations)), (False, (*self.defaults, *self.extras))):
@@ -237,7 +245,7 @@ FileObjects: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A name in the ConfigMap that is no key of ingress-nginx 1.15.1, so that its controller ignores the name.
+    """A name in the ConfigMap that is not a key of ingress-nginx 1.15.1, so that its controller ignores the name.
 
     Attributes:
         name: The name.
@@ -257,8 +265,8 @@ class MigrationPlan:
 
     Attributes:
         place: The name of the file with the ConfigMap; empty if there is none.
-        given: The keys that the file sets, and their texts.
-        unknown: The keys that ingress-nginx does not have.
+        given: Key that the file sets → its value, as text.
+        unknown: The names in the ConfigMap that are not keys of ingress-nginx.
         ingresses: The Ingresses in all files, as `namespace/name`.
         notes: Notes about everything else in the files.
         migrations: The migration to each successor.
@@ -276,14 +284,16 @@ class MigrationPlan:
 def read_keys(
     data: Mapping[str, str], objects: FileObjects | None = None
 ) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
-    """Read the values that a ConfigMap gives to ingress-nginx's keys.
+    """Read the values that a ConfigMap gives to ingress-nginx's keys (settings).
 
     Args:
         data: The keys and values of the ConfigMap.
-        objects: The other objects of the file. If a key names one of them, its content is added to the key's note.
+        objects: (kind, name) → content of the other objects in the file. If a key names one of them, its content is
+            added to the key's note.
 
     Returns:
-        (name → key with the file's value or the default, for every key of ingress-nginx; the unknown names in the file).
+        Two parts: name → key with the file's value or the default, for every key of ingress-nginx; and the names in the
+        file that are not keys.
 
     """
     keys: dict[str, Key] = {}
@@ -308,11 +318,11 @@ def migrate(
     order: Sequence[str],
     annotations: Iterable[Annotation] = (),
 ) -> Migration:
-    """Find the counterparts that one successor has for ingress-nginx's keys and for annotations.
+    """Find the counterparts that one successor has for ingress-nginx's keys (settings) and annotations.
 
     Args:
         table: The successor's table.
-        subjects: Name of a key or annotation → what it does, and how much its loss weighs.
+        subjects: Name of a key or annotation → what it does, and how serious its loss is.
         keys: Name → key with its value, for every key of ingress-nginx.
         order: The names of the keys that the file has, in the file's order.
         annotations: The annotations of the Ingresses.
@@ -338,10 +348,10 @@ def migrate(
 
 
 def _resolve_conflicts(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines with changes so that each setting of the successor has only one value.
+    """Yield the lines of a migration, changed so that each setting of the successor has only one value.
 
-    If two keys of ingress-nginx have the same counterpart but ask for different values, the larger value is set. The line
-    of the other key becomes manual, with a note.
+    Two keys of ingress-nginx may have the same counterpart but request different values. The larger value is then set.
+    The line of the other key becomes manual, with a note.
     """
     largest: dict[str, Line] = {}
     for line in lines:
@@ -363,13 +373,13 @@ def _measure_magnitude(text: str) -> tuple[float, int]:
 
 
 def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[str, str], ingress: str = "") -> Line:
-    """Return the line of a migration about a key or an annotation, by one row of the successor's table.
+    """Return the line of a migration about a key (setting) or annotation, made from one row of the successor's table.
 
     Args:
         row: The row.
-        subject: What the key does, and how much a difference weighs.
-        key: The key, or the annotation as a key.
-        values: Name → value of all keys.
+        subject: What the key does, and how serious a difference is.
+        key: The key, or the annotation in the form of a key.
+        values: Name → value, for all keys of ingress-nginx.
         ingress: The Ingress that has the annotation; empty for a key.
 
     """
@@ -409,16 +419,31 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
 
 
 def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -> str:
-    """Return the (key, value) pairs of which one must hold, as words, if none of them holds; empty if one holds."""
+    """Return the condition that a setting lacks, as words: `use-gzip: true or enable-brotli: true`; empty if it is met.
+
+    The condition is met if at least one pair holds, or if there are no pairs.
+
+    Args:
+        pairs: Pairs (key of ingress-nginx, value that it must have). An empty value means any value that is not empty.
+        values: Key of ingress-nginx → its value, for all keys.
+
+    """
     if not pairs or any(values[name] == value if value else values[name] for name, value in pairs):
         return ""
     return " or ".join(f"{name}: {value}".removesuffix(": ") for name, value in pairs)
 
 
 def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> str:
-    """Return the successor's default in ingress-nginx's words, as far as the row's template can be turned round.
+    """Return the successor's default in ingress-nginx's words, as far as the row's template can be inverted.
 
-    Example: `true` for a setting `disableX` that is false by default, if ingress-nginx's value is true or false.
+    Example: for a setting `disableX` that is false by default, the result is `true` if ingress-nginx's values are true
+    and false.
+
+    Args:
+        row: The row of the successor's table, which has the default and the template.
+        value: The value in ingress-nginx.
+        values: Name → value, for all keys of ingress-nginx.
+
     """
     names, default = list_names(row.value), row.note if row.default == "=" else row.default
     if default.isdigit() and names & {"retries", "reuses"}:  # which leave out the first
@@ -429,7 +454,15 @@ def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) ->
 
 
 def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int:
-    """Return 1 if the successor's default is more than ingress-nginx's value, or true; -1 if less, or false; else 0."""
+    """Compare the successor's default with ingress-nginx's value: 1 if it is more (or true), -1 if less (or false), else 0.
+
+    Args:
+        row: The row of the successor's table.
+        value: The value in ingress-nginx.
+        to: The value translated for the successor; empty if there is none.
+        there: The successor's default in ingress-nginx's words.
+
+    """
     truths = [TRUTH[text.lower()] for text in (there, value) if text.lower() in TRUTH]
     if len(truths) == 2:
         return truths[0] - truths[1]
@@ -442,17 +475,18 @@ def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int
 def _find_standing(
     row: CounterpartRow, subject: Subject, value: str, changed: bool, values: Mapping[str, str]
 ) -> tuple[Standing, str, str]:
-    """Find whether and how a successor can do what a key's value does in ingress-nginx.
+    """Find whether and how a successor can do what a key (setting) does in ingress-nginx.
 
     Args:
         row: The key's row in the successor's table.
-        subject: What the key does, and how much its loss weighs.
+        subject: What the key does, and how serious its loss is.
         value: The key's value in ingress-nginx.
-        changed: Whether the file sets another value than ingress-nginx's default.
-        values: Name → value of all keys.
+        changed: True if the file sets another value than ingress-nginx's default.
+        values: Name → value, for all keys of ingress-nginx.
 
     Returns:
-        (standing, value of the successor's setting or empty, why the value cannot be translated or empty).
+        Three parts: `same` (already equivalent), `set`, `hand` (manual) or `lost` (unsupported); the value of the
+        successor's setting, or empty; and the reason why the value cannot be translated, or empty.
 
     """
     if row.how == "read":
@@ -475,13 +509,24 @@ def _find_standing(
 
 
 def _is_equal(to: str, default: str) -> bool:
-    """Return whether two values of a setting are the same: alike, the same amount, or both nothing."""
+    """Return whether a value of a successor's setting equals its default.
+
+    Equal are: the same text, the same amount in other units (`60s` and `1m`), and two texts that both mean nothing
+    (`off` and `none`).
+    """
     alike = to not in ("0", "0s") and compare_amounts(to, default) == 0  # 0 may mean none, or no limit
     return to == default or alike or (to in _NOTHING and default in _NONE_THERE)
 
 
 def _gives_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> bool:
-    """Return whether a row's template translates a value to the successor's default, so that nothing has to be set."""
+    """Return whether a value of ingress-nginx translates to the successor's default, so that nothing has to be set.
+
+    Args:
+        row: The row of the successor's table, which has the template of the translation and the default.
+        value: The value in ingress-nginx.
+        values: Name → value, for all keys of ingress-nginx.
+
+    """
     try:
         return translate(row.value, value, values) == row.default
     except LeaveDefaultError:
@@ -493,7 +538,8 @@ def _gives_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -
 def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: Annotation) -> list[Line]:
     """Return the lines of a migration about an annotation of one Ingress.
 
-    The annotation's rows of the table are used or, if it has none, the rows of the key that does the same for all Ingresses.
+    They come from the annotation's rows of the successor's table. If it has none, they come from the rows of the key
+    that does the same for all Ingresses.
     """
     name, key = f"{ANNOTATION}{annotation.name}", Key(f"{PREFIX}{annotation.name}", annotation.text, annotation.text)
     if annotation.name not in ANNOTATIONS:
@@ -519,6 +565,6 @@ def _map_extra(row: CounterpartRow) -> Line:
 
 
 def shorten(value: str) -> str:
-    """Return a value on one line, cut after 40 characters."""
+    """Return a value on one line, cut after 40 characters, with `…` if something was cut off."""
     line = " ".join(value.split())
     return f"{line[:40]}…" if len(line) > 40 else line

@@ -79,14 +79,14 @@ _EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a key of ingress-nginx's ConfigMap, or an annotation, does, and how much its loss weighs.
+    """What a key (setting of the ConfigMap) or annotation of ingress-nginx does, and how serious its loss is.
 
     Attributes:
-        what: What the key does, as words.
-        when: (key, value) pairs of which one must hold so that this key does anything; an empty value stands for any value
-            that is not empty. No pairs: it always does.
-        sides: The weight of a difference and the sentence about it, by direction: 1 if the successor's value is more (or
-            true), -1 if it is less (or false), 0 for any other. Only 0 is always there.
+        what: What it does, in words.
+        when: The condition without which it does nothing: pairs (key of ingress-nginx, value), of which one must hold.
+            An empty value means any value that is not empty. Without pairs it always has an effect.
+        sides: Direction → (weight of a difference, sentence about it). The direction is 1 if the successor's value is
+            more (or true), -1 if it is less (or false), 0 for any other difference. Only 0 is always present.
 
     """
 
@@ -97,7 +97,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class CounterpartRow:
-    """The row of a successor's table: the setting that is its counterpart of some keys of ingress-nginx.
+    """A row of a successor's table: the setting that corresponds to some keys (settings) of ingress-nginx.
 
     Attributes:
         keys: The keys of ingress-nginx.
@@ -105,14 +105,16 @@ class CounterpartRow:
         setting: The name or path of the setting.
         value: The template that translates ingress-nginx's value (`lab.analysis.migration.values`).
         default: The successor's own default of the setting.
-        weight: How much a difference weighs; None: as much as the loss of the key.
-        note: What else a user must know.
+        weight: How serious a difference is; None if it is as serious as the loss of the key.
+        note: Further information for the user.
         source: Where the facts of the row are from.
         readback: The check that reads the setting back, as YAML text; empty for none.
-        when: (key, value) pairs of ingress-nginx of which one must hold so that the setting does anything; none: it always does.
-        differs: The sentence about the difference; empty: that of the key.
-        claims: The claims of the ledger about this difference.
-        seen: What of committed runs shows it, as the table has it.
+        when: The condition without which the setting has no effect: pairs (key of ingress-nginx, value), of which one
+            must hold. Without pairs it always has an effect.
+        differs: The sentence about the difference; if it is empty, the sentence of the key is used.
+        claims: The ids of claims of published studies about this difference.
+        seen: The committed measurement that shows the difference, as the table writes it: `RUN POINT METRIC`; empty for
+            none.
 
     """
 
@@ -133,13 +135,14 @@ class CounterpartRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The table of one successor of ingress-nginx: its counterparts of ingress-nginx's keys and annotations.
+    """The table of one successor of ingress-nginx: its counterparts of ingress-nginx's keys (settings) and annotations.
 
     Attributes:
         system: The name of the successor.
-        about: The row `about`: the program as `setting`, its version as `value`, the day on which the table was checked as
-            `default`, where settings are written as `note`, and the key that holds arguments there as `source`.
-        rows: Key, or annotation with @ → its rows. Every key has some; of annotations only those that are known.
+        about: The row `about`, whose columns have another meaning. `setting` is the program, `value` its version,
+            `default` the day on which the table was checked, `note` the place where settings are written, and `source`
+            the key that holds arguments there.
+        rows: Key, or annotation with `@` in front → its rows. Every key has some; annotations only if they are known.
         extras: The rows about settings for which ingress-nginx has no key.
 
     """
@@ -157,9 +160,9 @@ def list_successors() -> list[str]:
 
 @cache
 def load_subjects() -> Mapping[str, Subject]:
-    """Return name → what it does and how much its loss weighs, for each key of ingress-nginx and known annotation.
+    """Return name → what it does and how serious its loss is, for each key of ingress-nginx and each known annotation.
 
-    The name of an annotation begins with @.
+    The name of an annotation begins with `@`.
     """
     return {name: subject for name, subject, _ in _read_leaving()}
 
@@ -180,10 +183,12 @@ def load_table(system: str) -> Table:
 
 
 def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], list[CounterpartRow]]:
-    """Return a system's rows, which replace those of the system that its table is `like`.
+    """Return a system's rows, added to those of the system that its table names in the row `* like SYSTEM`.
+
+    Own rows replace those of the other system.
 
     Returns:
-        (key → its rows, the rows about settings for which ingress-nginx has no key).
+        Two parts: key of ingress-nginx → its rows; and the rows about settings for which ingress-nginx has no key.
 
     """
     rows, like = dict[str, tuple[CounterpartRow, ...]](), dict[str, tuple[CounterpartRow, ...]]()
@@ -202,7 +207,15 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], lis
 
 
 def _read_row(cells: Mapping[str, str]) -> Iterator[CounterpartRow]:
-    """Yield the row of a successor's table: one for each entry point that its setting names."""
+    """Yield the rows that one line of a successor's table describes.
+
+    A setting such as `entryPoints.{web,websecure}.x` gives one row for each name in braces. Any other setting is one
+    row.
+
+    Args:
+        cells: Column → text of the line.
+
+    """
     first, _, remainder = cells["setting"].partition(" ")
     how, setting = ("field", cells["setting"]) if first[:1].isupper() else (first, remainder)
     each = _EACH.search(setting)
@@ -230,10 +243,10 @@ def _read_pairs(cell: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
-    """Read the table of all keys of ingress-nginx, and of the known annotations (leaving.tsv).
+    """Read the table of all keys (settings) of ingress-nginx and of the known annotations (leaving.tsv).
 
     Returns:
-        For each key: (key, what it does, the row for successors that have none for it; None: there is no such row).
+        For each key: (its name, what it does, the row for successors whose own table has no row for it, or None).
 
     """
     entries: list[tuple[str, Subject, CounterpartRow | None]] = []
@@ -254,20 +267,25 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
 
 
 def read_rows(name: str) -> Iterator[Mapping[str, str]]:
-    """Yield column → text for every row of a table, given its path below `FOLDER`."""
+    """Yield each row of a table as column → text.
+
+    Args:
+        name: The path of the table below `FOLDER`.
+
+    """
     with (FOLDER / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
 
 
 def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Return what is known from measurements of the differences whose rows have `seen` or `claims`.
+    """Return what measurements show of the differences whose table rows have `seen` or `claims`.
 
-    It is a generated part of this folder's README: `just maintain readme` writes it from the runs and claims that the tables
-    name, so that no number is typed by hand, and `just migrate` reads no run.
+    It is read from a generated part of this folder's README, which `just maintain readme` writes from runs and claims.
+    So no number is typed by hand, and `just migrate` reads no run.
 
     Returns:
-        (successor, key of ingress-nginx or setting of the successor) → (what committed runs show, each with its target; the
-        ledger's answers to the claims). Either may be empty.
+        (name of the successor, key of ingress-nginx or setting of the successor) → (what committed runs show, each with
+        its target; the verdicts on the claims). Either text may be empty.
 
     """
     part = README.read_text(encoding="utf-8").partition(f"<!-- generated: {SEEN} -->")[2].partition("<!-- end -->")[0]
@@ -276,12 +294,22 @@ def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
 
 
 def split_path(path: str) -> list[str]:
-    """Split the path of a field at its dots, except those in an annotation's name (`metadata.annotations.example.org/a`)."""
+    """Split the path of a manifest's field at its dots: `spec.rules.0.host` → [`spec`, `rules`, `0`, `host`].
+
+    In `metadata.annotations.example.org/a`, only the first two dots separate, because the rest is an annotation's name.
+    """
     return path.split(".", 2 if path.startswith("metadata.") else -1)
 
 
 def set_path(node: Any, path: Sequence[str], value: Any) -> None:
-    """Set the value at a path, creating mappings and lists on the way; a number is the index of a list item."""
+    """Set the value at a path of nested mappings and lists, creating those that are missing.
+
+    Args:
+        node: The mapping or list to change in place.
+        path: The keys from the outermost to the innermost; a number is the index of a list item.
+        value: The value to set.
+
+    """
     first, *rest = path
     step = int(first) if first.isdigit() else first
     if not rest:

@@ -28,25 +28,30 @@ _CIPHER = re.compile(r"(ECDHE-(?:ECDSA|RSA))-(AES\d+-GCM-SHA\d+|CHACHA20-POLY130
 
 
 class UntranslatableError(ValueError):
-    """The error for a value that has no translation; its message is the reason, to be printed after the value."""
+    """The error for a value that has no translation; its message is the reason, such as `is no time`.
+
+    The message is printed after the value.
+    """
 
 
 class LeaveDefaultError(Exception):
-    """The signal that a value stands for the successor's own default, so that nothing is to be set."""
+    """The signal that a value corresponds to the successor's own default, so that nothing has to be set."""
 
 
 def translate(template: str, value: str, key_values: Mapping[str, str] | None = None) -> str:
-    """Translate a value of an ingress-nginx key into the value of a successor's setting, by a template.
+    """Translate a value of an ingress-nginx key (setting) into the value of a successor's setting, by a template.
+
+    Example: the template `{seconds}s` translates `1h` to `3600s`.
 
     Args:
-        template: The template; one without braces is the result, whatever the value.
+        template: The template. One without braces is itself the result, whatever the value.
         value: The value in ingress-nginx.
-        key_values: Name → value of other keys of ingress-nginx. In a template `{proxy-buffer-size}` stands for such a
-            value, and `{proxy-buffer-size|size}` for the value converted by the conversion `size`.
+        key_values: Name → value of other keys of ingress-nginx. A template may have such a value, as in
+            `{proxy-buffer-size}`, or the value after a conversion, as in `{proxy-buffer-size|size}`.
 
     Raises:
         UntranslatableError: The value has no translation.
-        LeaveDefaultError: The value stands for the successor's default, so that nothing is to be set.
+        LeaveDefaultError: The value corresponds to the successor's default, so that nothing has to be set.
 
     """
     parts: list[str] = []
@@ -60,14 +65,17 @@ def translate(template: str, value: str, key_values: Mapping[str, str] | None = 
 
 
 def compare_amounts(first: str, second: str) -> int | None:
-    """Compare two amounts: times, sizes or counts, each with or without a unit. 0 means no limit, as `-1` and `infinity` do.
+    """Compare two amounts: times, sizes or counts, each with or without a unit.
+
+    `0`, `-1` and `infinity` mean that there is no limit, which is more than any number.
 
     Args:
         first: The first amount.
         second: The second amount, which words may follow (`60 KiB for all headers`).
 
     Returns:
-        -1 if the second is less than the first, 1 if it is more, 0 if they are equal; None where a text is no amount.
+        1 if the second is more than the first, -1 if it is less, 0 if they are equal; None if one of the texts is not
+        an amount.
 
     """
     matches = [_AMOUNT.fullmatch(first.strip()), _AMOUNT.match(second)]
@@ -81,22 +89,22 @@ def compare_amounts(first: str, second: str) -> int | None:
 def list_names(template: str) -> set[str]:
     """Return the names in the braces of a template (see `translate`): conversions, and other keys of ingress-nginx.
 
-    For `{proxy-buffer-size|size}` they are the key `proxy-buffer-size` and the conversion `size`.
+    Example: `{proxy-buffer-size|size}` has the key `proxy-buffer-size` and the conversion `size`.
     """
     return {part for _, name, _, _ in Formatter().parse(template) if name is not None for part in name.split("|")}
 
 
 def _map_text(text: str, mapping: str) -> str:
-    """Map a text to another by the part of a template after its colon, as `true=Allow false=`.
+    """Map a text to another one by pairs: `true` by `true=Allow false=` → `Allow`.
 
     Args:
         text: The text, already converted.
-        mapping: Pairs `text=result`, separated by spaces; `<N=result` is for whole numbers below N, and `*=result` for
-            every other text. Empty: the text stays as it is.
+        mapping: Pairs `text=result`, separated by spaces. `<N=result` is for whole numbers below N, and `*=result` for
+            every other text. If there are no pairs, the text stays as it is.
 
     Raises:
         UntranslatableError: No pair fits the text.
-        LeaveDefaultError: The result is empty, so that the successor's default is left.
+        LeaveDefaultError: The result is empty, which means that the successor's default is left.
 
     """
     if not mapping:
@@ -114,10 +122,11 @@ def _map_text(text: str, mapping: str) -> str:
 
 
 def _convert_seconds(value: str) -> str:
-    """Convert a time of nginx (`1h 30m`, or a number of seconds) to seconds.
+    """Convert a time of nginx (`1h 30m`, or a number of seconds) to seconds, as text (`5400`).
 
     Raises:
-        UntranslatableError: The value is no time, or is 0, which means something else to each system (such as no limit).
+        UntranslatableError: The value is not a time, or it is 0, whose meaning differs between systems (such as no
+            limit).
 
     """
     pieces = re.findall(r"(\d+)(ms|[smhdwMy]?)", value)
@@ -130,9 +139,9 @@ def _convert_seconds(value: str) -> str:
 
 
 def _convert_duration(value: str) -> str:
-    """Convert a time of nginx to at most four digits and one unit, the form of Gateway API and NGINX Gateway Fabric.
+    """Convert a time of nginx to at most four digits and one unit: `1h 30m` → `5400s`.
 
-    A time that has no exact such form is rounded up.
+    Gateway API and NGINX Gateway Fabric require this form. A time that has no exact such form is rounded up.
     """
     ms = ceil(float(_convert_seconds(value)) * 1000)
     units = [(1000, "s"), (60_000, "m"), (3_600_000, "h")] if ms % 1000 == 0 else [(1, "ms"), (1000, "s")]
@@ -151,7 +160,7 @@ def _convert_bytes(value: str) -> str:
 
 
 def _convert_size(value: str) -> str:
-    """Convert a size of nginx (`1024k`) to one with at most four digits, in the largest unit that is exact (`1m`)."""
+    """Convert a size of nginx to at most four digits and the largest unit that is exact: `1024k` → `1m`."""
     total = int(_convert_bytes(value))
     even = next((unit for unit in ("g", "m", "k") if total % _SIZE[unit] == 0 and (total or unit == "k")), "")
     if total > 9999 * _SIZE[even]:
@@ -160,16 +169,21 @@ def _convert_size(value: str) -> str:
 
 
 def _convert_buffers(value: str) -> str:
-    """Convert nginx's number and size of buffers (`4 8k`), or a size alone (`8k`), to the bytes of all buffers."""
+    """Convert nginx's number and size of buffers to the bytes of all buffers: `4 8k` → `32768`; a size alone is one buffer."""
     number, _, size = value.rpartition(" ")
     return str(int(number or 1) * int(_convert_bytes(size))) if (number or "1").isdigit() else _convert_bytes(value)
 
 
 def _refuse_matches(refused: str, value: str, reason: str) -> str:
-    """Return a value as it is, unless the pattern `refused` matches all of it.
+    """Return a value unchanged, unless a pattern matches all of it.
+
+    Args:
+        refused: The regular expression of the values to refuse.
+        value: The value.
+        reason: The message of the error.
 
     Raises:
-        UntranslatableError: The pattern matches; the message is `reason`.
+        UntranslatableError: The pattern matches.
 
     """
     if re.fullmatch(refused, value):
@@ -206,7 +220,9 @@ def _list_items(value: str) -> list[str]:
 
 
 def _list_ciphers(value: str) -> list[re.Match[str]]:
-    """Return the matches of those ciphers in a list that BoringSSL and Go have: ECDHE with AES-GCM or ChaCha20.
+    """Return the regular-expression matches of the ciphers in a list that BoringSSL and Go support.
+
+    These are ECDHE with AES-GCM or ChaCha20; other ciphers of the list are left out.
 
     Raises:
         UntranslatableError: The list names no such cipher.

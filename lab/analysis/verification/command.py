@@ -25,7 +25,10 @@ _QUOTED = re.compile(r"[{}\[\]\\^|\"<>'`#]|^[^/]")
 
 @cache
 def write_command(request: RawRequest) -> str:
-    """Return the command that sends a request to the proxy at `$ADDRESS`."""
+    """Return the shell command that sends a request to the proxy at `$ADDRESS`: curl, or `printf … | nc` or openssl.
+
+    curl is used if it would send exactly the same bytes.
+    """
     server = f"-servername {request.host}" if request.sni else "-noservername"
     if not request.head:
         version = f" -{request.tls_version.replace('TLSv', 'tls').replace('.', '_')}" if request.tls_version else ""
@@ -67,7 +70,13 @@ def _write_curl(request: RawRequest, match: re.Match[str], headers: list[tuple[s
 
 
 def _write(text: str, quote: Callable[[str], str]) -> str:
-    """Quote a text for a shell; a long run of one letter is written by a command."""
+    """Quote a text for a shell. A run of 200 or more equal letters becomes a command that writes it, so that the line is short.
+
+    Args:
+        text: The text.
+        quote: The function that quotes the parts between such runs.
+
+    """
     parts = _RUN.split(text)
     runs = [f"\"$(head -c {len(match[0])} /dev/zero | tr '\\0' {match[1]})\"" for match in _RUN.finditer(text)]
     texts = [quote(part) if part or len(parts) == 1 else "" for part in parts[::2]]
@@ -75,7 +84,7 @@ def _write(text: str, quote: Callable[[str], str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text as an argument for printf."""
+    """Return a text as a quoted argument for printf, with control characters and quotes as escapes."""
     special = {"\r": r"\r", "\n": r"\n", "\\": r"\\", "%": "%%", "'": r"\047"}
     written = (special.get(letter) or (letter if " " <= letter <= "~" else f"\\{ord(letter):03o}") for letter in text)
     return f"'{''.join(written)}'"

@@ -68,20 +68,23 @@ _HTTPS = (301, 302, 307, 308)
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between ingress-nginx and a successor, which one or more requests show.
+    """A difference between ingress-nginx and a successor that one or more requests show.
+
+    An exchange is a request with its answer and what the backend received.
 
     Attributes:
-        key: What the difference is, in words that are the same in every run, such as `client header server: nginx → envoy`.
-        consequence: What the difference means.
-        aspect: What differs, such as `client header server`.
-        before: What ingress-nginx does.
-        after: What the successor does.
-        left: The exchange with ingress-nginx of the smallest request that shows the difference.
-        right: The exchange with the successor.
+        key: The difference in words that are equal in every run, such as `client header server: nginx → envoy`.
+        consequence: What it means: `breaks` (requests fail), `protection` (something is open that was guarded), or
+            `clients` or `backends` (who sees it).
+        aspect: The property that differs, such as `client header server`.
+        before: Its value with ingress-nginx.
+        after: Its value with the successor.
+        left: The exchange with ingress-nginx for the smallest request that shows the difference.
+        right: The exchange with the successor for the same request.
         count: The number of requests that show it.
-        cases: The names of what these requests try.
-        known: Where the migration table names it; empty if the table did not know it.
-        setting: The setting that closes it; empty if there is none, or none is known.
+        cases: The names of the edge cases that these requests try.
+        known: The place in the migration table that already names the difference; empty if it is new.
+        setting: The setting that removes the difference; empty if there is none, or if none is known.
 
     """
 
@@ -99,7 +102,7 @@ class Difference:
 
     @property
     def fails(self) -> bool:
-        """Whether the difference lets the verification fail: it breaks requests or weakens protection, and is new."""
+        """True if the difference makes the verification fail: it is new, and breaks requests or weakens protection."""
         return not self.known and self.consequence in ("breaks", "protection")
 
 
@@ -107,7 +110,10 @@ class Difference:
 
 
 def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str]:
-    """Return aspect → value for one exchange; values that differ with every request are replaced by names in braces.
+    """List the properties (aspects) of one exchange, such as `client status` → `200`, so that two can be compared.
+
+    An exchange is a request with its answer and what the backend received. Values that differ with every request, such
+    as addresses and dates, are replaced by names in braces.
 
     Args:
         exchange: The exchange.
@@ -163,7 +169,7 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
 
 
 def describe_status(answer: Answer) -> str:
-    """Return the status of an answer with the target of a redirect's scheme, or why there is none."""
+    """Describe the status of an answer: `200`, `301 to https` for a redirect to https, or the error if no answer came."""
     if not answer.status:
         return answer.error or "TLS only"
     scheme = answer.header("location").partition(":")[0] if answer.status in _HTTPS else ""
@@ -171,7 +177,7 @@ def describe_status(answer: Answer) -> str:
 
 
 def describe_reached(received: Sequence[Received]) -> str:
-    """Return which Service a request reached, and how often."""
+    """Describe which Service a request reached, and how often: `shop`, `shop 2 times`, or `no backend`."""
     if not received:
         return "no backend"
     counts = Counter(item.service for item in received)
@@ -184,7 +190,7 @@ def _describe_body(answer: Answer) -> str:
 
 
 def _group(headers: Headers) -> dict[str, str]:
-    """Return name in lower case → all its values; two headers of one name stay two."""
+    """Return header name in lower case → all its values, joined with ` | `; cookies are sorted."""
     grouped: dict[str, list[str]] = {}
     for key, value in headers:
         grouped.setdefault(key.lower(), []).append(value)
@@ -199,7 +205,20 @@ def _join(headers: Headers) -> str:
 
 
 def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return aspect → (left value, right value) of those aspects that differ, without those that follow from another."""
+    """Compare two exchanges property by property, and return those that differ: aspect → (left value, right value).
+
+    An exchange is a request with its answer; an aspect is one of its properties, such as `client status`. Consequences
+    of another difference are left out:
+
+    - If the status or the reached Service differs, the result is only `answer`, with both as its value.
+    - If only one of the two pages is the backend's, `client page` replaces all aspects of the page.
+    - If the compression differs, the headers and lengths that it changes are left out.
+
+    Args:
+        left: Aspect → value of the first exchange.
+        right: Aspect → value of the second exchange.
+
+    """
     unlike = {
         key: (left.get(key, ABSENT), right.get(key, ABSENT))
         for key in dict.fromkeys([*left, *right])
@@ -224,12 +243,13 @@ def find_differences(
 ) -> list[Difference]:
     """Return the differences between two systems, the heaviest first, each with the smallest request that shows it.
 
-    A request that curl can send is preferred to a smaller one that it cannot.
+    A request that curl can send is preferred to a smaller one that curl cannot send.
 
     Args:
-        left: The exchanges of ingress-nginx with their aspects.
-        right: Those of the successor, in the same order.
-        migration: What the migration table says of the user's settings; None to count everything as new.
+        left: The exchanges (request and answer) of ingress-nginx, each with its properties as `list_aspects` returns
+            them.
+        right: The exchanges of the successor with the same requests, in the same order.
+        migration: The migration of the user's settings, whose lines predict differences; None to count all as new.
 
     """
     groups: dict[str, list[tuple[Exchange, Exchange, str, str]]] = {}
@@ -255,9 +275,18 @@ def find_differences(
 
 
 def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str) -> str:
-    """Return what a difference is; differences with the same text are one.
+    """Return a difference in words, such as `client header server: nginx → envoy`; equal words mean the same difference.
 
-    What a path or an answer becomes depends on what is tried; a row of `aspects.tsv` with a name gathers several of these cases.
+    For `answer` and `backend path`, the words include what the request tries, because the result depends on it. A row
+    of `aspects.tsv` may give one name to several such cases.
+
+    Args:
+        aspect: The property that differs, such as `client header server`.
+        before: The exchange (request and answer) with ingress-nginx.
+        after: The exchange with the successor.
+        old: The value of the property with ingress-nginx.
+        new: Its value with the successor.
+
     """
     case = before.request.case
     if aspect not in ("answer", "backend path"):
@@ -274,13 +303,16 @@ def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str
 
 @cache
 def read_table(table: Path) -> tuple[dict[str, str], ...]:
-    """Return the rows of a table of this package, in their order."""
+    """Return the rows of a table of this package, each as column → text, in the file's order."""
     with table.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def add_verified(system: str, differences: Iterable[Difference]) -> int:
-    """Add the new differences of a successor to the table of verified ones, and return how many they were."""
+    """Add a successor's new differences to the table `verified.tsv`, and return how many they are.
+
+    Differences that a request of the user's own file shows are left out.
+    """
     new = [item for item in differences if not item.known and "yours" not in item.cases]
     with VERIFIED.open("a", encoding="utf-8", newline="") as file:
         file.writelines(f"{system}\t{item.key}\t{item.consequence}\t{item.left.request.about}\n" for item in new)
@@ -289,7 +321,15 @@ def add_verified(system: str, differences: Iterable[Difference]) -> int:
 
 
 def _find_row(aspect: str, case: str) -> Mapping[str, str]:
-    """Return the first row of `aspects.tsv` for an aspect and a case: its cells by column, which may be empty."""
+    """Return the first row of `aspects.tsv` that fits a property of an exchange and an edge case, as column → text.
+
+    If no row fits, all cells are empty.
+
+    Args:
+        aspect: The property, such as `client header server`.
+        case: The name of the edge case that the request tries.
+
+    """
     rows = (row for row in read_table(ASPECTS) if re.search(row["aspect"], f"{aspect} @{case}"))
     return next(rows, {"name": "", "keys": "", "words": "", "consequence": ""})
 
@@ -297,7 +337,16 @@ def _find_row(aspect: str, case: str) -> Mapping[str, str]:
 def _find_known(
     key: str, aspect: str, request: RawRequest, row: Mapping[str, str], migration: Migration | None
 ) -> tuple[str, str]:
-    """Return where the migration table names a difference and the setting that closes it; empty texts if it does not."""
+    """Return where the migration table names a difference, and the setting that removes it; two empty texts if it is new.
+
+    Args:
+        key: The difference in words (`Difference.key`).
+        aspect: The property that differs.
+        request: The request that shows it.
+        row: The row of `aspects.tsv` for it, as column → text.
+        migration: The migration of the user's settings; None if there is none.
+
+    """
     if migration is None:
         return "", ""
     keys = [*row["keys"].split(), *(request.keys if aspect in ("answer", "backend path") else ())]
@@ -310,7 +359,18 @@ def _find_known(
 
 
 def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> Consequence:
-    """Return what a difference means, as far as it shows from the difference itself."""
+    """Return the consequence of a difference, such as `breaks` (requests fail), as far as the difference itself shows it.
+
+    The others are `protection` (something is open that was guarded), `clients` and `backends` (who sees it).
+
+    Args:
+        aspect: The property that differs, such as `client header server`.
+        left: The exchange (request and answer) with ingress-nginx.
+        right: The exchange with the successor.
+        old: The value of the property with ingress-nginx.
+        new: Its value with the successor.
+
+    """
     side, _, what = aspect.partition(" ")
     if aspect == "answer":
         return _weigh_answers(left, right)
@@ -333,13 +393,22 @@ def _weigh(aspect: str, left: Exchange, right: Exchange, old: str, new: str) -> 
 
 
 def _normalise(target: str) -> str:
-    """Return a target decoded and without empty and dot segments: what most servers make of it."""
+    """Return a request target decoded and without empty and dot segments, as most servers read it: `/a//b/%2e%2e/c` → `/a/c`."""
     path, mark, query = target.partition("?")
     return f"{posixpath.normpath(unquote(path))}{mark}{query}"
 
 
 def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
-    """Return what another status, or another Service that was reached, means."""
+    """Return the consequence of another status, or of another Service that is reached: `breaks`, `protection` or `clients`.
+
+    `breaks` means that requests fail, `protection` that something is open that was guarded, `clients` that clients see
+    it.
+
+    Args:
+        left: The exchange (request and answer) with ingress-nginx.
+        right: The exchange with the successor.
+
+    """
     before, after = left.answer.status, right.answer.status
     if left.received and not right.received:
         return "breaks"
@@ -354,9 +423,16 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
 
 
 def _find_line(migration: Migration, keys: Iterable[str], words: str) -> Line | None:
-    """Return the first line of a migration that says that one of these settings, or what the words say, would differ.
+    """Return the first line of a migration which predicts that one of some settings would differ; None if none does.
 
-    A line that says *already equivalent* without any remark says that nothing differs.
+    A line is the result of the migration for one key or annotation. One that says *already equivalent* without a note
+    predicts no difference.
+
+    Args:
+        migration: The migration to the successor.
+        keys: The names of the keys, and of annotations with `@` in front.
+        words: A regular expression that finds the line by its text if no name fits; empty for none.
+
     """
     names = {f"{PREFIX}{key[1:]}" if key.startswith("@") else key for key in keys}
     lines = [

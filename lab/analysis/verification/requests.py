@@ -44,15 +44,15 @@ _LITERALS = (
 
 @dataclass(frozen=True, slots=True)
 class RoutedPath:
-    """A path of an Ingress, as the verification serves it.
+    """One path of one rule of an Ingress.
 
     Attributes:
         ingress: The name of the Ingress, as `namespace/name`.
-        host: The host; a wildcard's has `*.`, and a rule for every host has an empty one.
+        host: The host of the rule. A wildcard begins with `*.`; a rule for every host has an empty one.
         path: The path as written.
         kind: The path type: Exact, Prefix or ImplementationSpecific.
-        tls: Whether the host has a certificate.
-        annotations: Name → value of ingress-nginx's annotations, without their prefix.
+        tls: True if the host has a certificate.
+        annotations: Name → value of the Ingress's ingress-nginx annotations, without their prefix.
 
     """
 
@@ -65,17 +65,20 @@ class RoutedPath:
 
     @property
     def sent_host(self) -> str:
-        """The host that a request names: one under a wildcard, and any name where the rule has no host."""
+        """The host that requests to this path name: `*.shop.example` → `any.shop.example`, and `any.lab.test` without a host."""
         return self.host.replace("*", "any", 1) if self.host else "any.lab.test"
 
     @property
     def is_pattern(self) -> bool:
-        """Whether ingress-nginx reads the path as a regular expression."""
+        """True if ingress-nginx reads this path as a regular expression."""
         return self.annotations.get("use-regex") == "true" or "rewrite-target" in self.annotations
 
     @property
     def sample(self) -> str:
-        """A path that the route matches: the path itself, or a text for its regular expression; empty if none is known."""
+        """A path that the route matches: the path itself or, for a regular expression, a text that it matches.
+
+        It is empty if no such text could be made.
+        """
         if not self.is_pattern:
             return self.path
         text = self.path
@@ -97,12 +100,12 @@ def make_request(
     body: bytes = b"",
     **options: Any,
 ) -> RawRequest:
-    """Return a request of HTTP/1.1 with a Host header, and the length of a body that it has.
+    """Make an HTTP/1.1 request with a Host header and, if it has a body, a Content-Length header.
 
     Args:
-        case: The name of what is tried.
-        about: What is tried, in words.
-        host: The host.
+        case: The name of the edge case that it tries, such as `host-port`.
+        about: What it tries, in words.
+        host: The host, which may have a port.
         target: The target of the request line.
         method: The method.
         headers: Further headers.
@@ -122,7 +125,7 @@ def make_request(
 
 
 def generate(paths: Sequence[RoutedPath]) -> Iterator[RawRequest]:
-    """Yield the requests that the user's Ingresses give: of every path, every host, and every annotation with a meaning."""
+    """Yield the requests that verify a user's Ingresses: for every path, every host, and every annotation that they can show."""
     hosts = {path.sent_host: path for path in reversed(paths)}
     for path in (path for path in paths if path.sample):
         siblings = [other for other in paths if other.host == path.host and other.path != path.path]
@@ -179,7 +182,7 @@ def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
 
 
 def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
-    """Yield the requests that an annotation of the route's Ingress has a meaning for."""
+    """Yield the requests that show the effect of the annotations on a route's Ingress, such as one for each canary header."""
     notes = path.annotations
     header, cookie = notes.get("canary-by-header"), notes.get("canary-by-cookie")
     allowed = notes.get("cors-allow-origin", "*").split(",")[0].strip().replace("*.", "any.")
@@ -264,7 +267,7 @@ def _first(ranges: str) -> str:
 
 
 def parse_size(text: str) -> int | None:
-    """Return the bytes of a size of nginx, such as `8m`; None if it is none."""
+    """Return the bytes of a size of nginx: `8m` → 8388608; None if the text is not a size."""
     match = re.fullmatch(r"(\d+)([kmg]?)", text.strip().lower())
     return int(match[1]) * _SIZE[match[2]] if match else None
 
@@ -274,21 +277,27 @@ def parse_size(text: str) -> int | None:
 
 @cache
 def load_catalogue() -> tuple[dict[str, str], ...]:
-    """Return the rows of the catalogue, in their order: their cells by column.
+    """Return the rows of the catalogue of edge cases, in their order, each as column → text.
 
-    The columns are `case`, a unique name; `head`, the request line and headers without the empty line; `body`, which is `-` for
-    none, a text, or a number of bytes; `options`, which are `tls`, `nosni`, `waits`, `raw` (the head is complete), `tlshost`, and
-    `h2` or a version such as `TLSv1.1`; `keys`, the settings that it is about; and `about`, what it tries, in words.
+    The columns are:
+
+    - `case`: a unique name.
+    - `head`: the request line and headers without the empty line.
+    - `body`: `-` for none, a text, or a number of bytes.
+    - `options`: `tls`, `nosni`, `waits`, `raw` (the head is complete), `tlshost`, and `h2` or a version such as `TLSv1.1`.
+    - `keys`: the settings of ingress-nginx that the case is about.
+    - `about`: what the case tries, in words.
     """
     with CATALOGUE.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def make_catalogue(limit: int) -> list[RawRequest]:
-    """Return the requests of the catalogue.
+    """Return the requests of the catalogue of edge cases.
 
     Args:
-        limit: The largest body in bytes that ingress-nginx takes; 0 for any. A limit beyond `LARGEST_BODY` is not tried.
+        limit: The largest body that ingress-nginx accepts, in bytes; 0 for any. A limit larger than `LARGEST_BODY` is
+            not tried.
 
     """
     tried = 0 < limit <= LARGEST_BODY
@@ -318,10 +327,16 @@ def _unescape(text: str) -> bytes:
 
 
 def read_requests(place: str, text: str) -> list[RawRequest]:
-    """Read a user's requests: a HAR file, or lines `METHOD URL`, each with indented lines `Header: value` and `> body` after it.
+    """Read a user's requests from a HAR file, or from lines `METHOD URL`.
+
+    Indented lines `Header: value` and `> body` may follow each such line.
+
+    Args:
+        place: The file's name for error messages.
+        text: The file's content.
 
     Raises:
-        UsageError: A line or an entry is no request.
+        UsageError: A line or an entry is not a request.
 
     """
     if text.lstrip().startswith("{"):
@@ -377,7 +392,7 @@ def _from_url(place: str, method: str, url: str, headers: Mapping[str, str], bod
 
 
 def unique(requests: Iterable[RawRequest]) -> list[RawRequest]:
-    """Return the requests without those that send the same bytes as an earlier one, in their order."""
+    """Return the requests in their order, without those that send the same bytes as an earlier one."""
     return list(
         {(item.head, item.body, item.tls, item.sni, item.waits): item for item in reversed([*requests])}.values()
     )[::-1]
