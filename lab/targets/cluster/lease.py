@@ -29,10 +29,7 @@ So measuring stops before another lab may begin.
 
 
 def make_run_id() -> str:
-    """Return a name for this process that is unique on a cluster, from its start time and process id.
-
-    An example is `20261130-211544-4711`.
-    """
+    """Return a new name for a run, made of the present time (UTC) and the process id: `20261130-211544-4711`."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
