@@ -38,7 +38,7 @@ def _get_target(name: str) -> Target:
 
 
 def choose_target(name: str, context: str | None) -> Target:
-    """Return the target with a name, for a kubeconfig context, and remember the target for `close_targets`.
+    """Return the target called `name` for the kubeconfig context `context`, and remember it for `close_targets`.
 
     Args:
         name: The name of the target, one of TARGETS.
@@ -53,7 +53,7 @@ def choose_target(name: str, context: str | None) -> Target:
 def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
     """Return the chosen target if this process can measure on it; otherwise run the whole command inside new namespaces.
 
-    A target such as `local` can measure only inside Linux namespaces of its own. If this process is outside them, the
+    A target such as `local` can measure only inside separate Linux namespaces. If this process is outside them, the
     lab's command is run again in a child process inside new namespaces.
 
     Args:

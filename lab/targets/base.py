@@ -19,7 +19,7 @@ from lab.model.variants.variants import Variant
 
 
 def do_nothing() -> None:
-    """Do nothing: the default where a caller passes no function."""
+    """Do nothing; this is the default for a parameter that takes a function."""
 
 
 class Target(Protocol):
@@ -44,7 +44,7 @@ class Target(Protocol):
         ...
 
     def check(self) -> None:
-        """Check the prerequisites of the target, before any system is started.
+        """Check the prerequisites of the target; call this before any system is started.
 
         On a cluster this also takes the lease, which keeps other labs away, and starts the pod for load generators.
 

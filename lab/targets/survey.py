@@ -18,7 +18,7 @@ from lab.targets.base import Target
 class Survey:
     """The answer of a target to the question which variants it can measure under which load points.
 
-    All mappings have names of variants (and of load points) as keys.
+    In the mappings below, variants and load points are given by their names.
 
     Attributes:
         facts: The facts of this machine and of the target on it.

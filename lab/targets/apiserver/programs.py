@@ -139,7 +139,7 @@ def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> 
 
 
 def _unpack_from_docker(reference: str, into: Path) -> None:
-    """Unpack the files of an image that the local Docker engine holds into the folder `into`."""
+    """Take an image from the local Docker engine, and unpack its files into the folder `into`."""
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         file = Path(folder) / "image.tar"
         argv = ["docker", "image", "save", "--output", str(file), reference]
@@ -257,12 +257,12 @@ def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
 class ImageRegistry:
     """A client of one repository in an image registry.
 
-    Every method raises OSError if the registry does not answer or refuses, and ValueError if it sends other contents
-    than requested.
+    Every method raises OSError if the registry does not answer or refuses, and ValueError if it sends contents with
+    another digest than requested.
     """
 
     def __init__(self, url: str) -> None:
-        """Prepare the client.
+        """Prepare the client; nothing is sent yet.
 
         Args:
             url: The URL of the repository.
@@ -277,12 +277,12 @@ class ImageRegistry:
         return json.load(body)
 
     def get(self, kind: str, reference: str, into: IO[bytes]) -> None:
-        """Download a manifest or a blob into a file, and rewind the file.
+        """Download a manifest or a blob (such as a layer) into a file, and rewind the file.
 
         Args:
             kind: `manifests` or `blobs`.
             reference: The tag or digest; with a digest, the downloaded contents must match it.
-            into: The file.
+            into: The open file.
 
         Raises:
             OSError: The registry does not answer, or refuses.
@@ -341,7 +341,7 @@ def server(name: str) -> str:
 
 @cache
 def version(program: str) -> str:
-    """Return the version that etcd or kube-apiserver prints, such as `v1.34.4`; `unknown` if none is printed.
+    """Return the version that a server's program (etcd or kube-apiserver) prints, such as `v1.34.4`; else `unknown`.
 
     Args:
         program: The path of the program.
@@ -385,13 +385,13 @@ def provide() -> None:
 
 
 def list_chosen() -> dict[str, tuple[str, str]]:
-    """Return the controller images that the user has chosen in the file named by LAB_IMAGES, unpacked.
+    """Unpack the controller images that the user has chosen in the file named by LAB_IMAGES, and return their folders.
 
     Returns:
         Short name of the image → (its reference, the folder with its files).
 
     Raises:
-        UsageError: An image cannot be had.
+        UsageError: An image cannot be found or unpacked.
 
     """
     images = references.read_images().chosen

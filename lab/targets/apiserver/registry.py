@@ -63,7 +63,7 @@ NOTE = "pods' status and endpoints are written in the moment the lab knows them 
 
 
 class FollowedController:
-    """A controller's container and the reader of its log.
+    """A controller's container, with a thread that reads the controller's log and records its reloads.
 
     Attributes:
         pod: The container's pod.
@@ -100,9 +100,9 @@ class FollowedController:
             self._thread.join()
 
     def lines(self) -> list[str]:
-        """Return the lines that the controller has written so far, in which it complains about settings or reports reloads.
+        """Return all lines that the controller has written so far to the outputs on which it reports settings and reloads.
 
-        They are lines of its standard output, its error output or both: `Controller.says` names these outputs.
+        These outputs are stdout, stderr or both, as `Controller.says` lists them.
         """
         text = ""
         for name in self.controller.says:
@@ -171,8 +171,8 @@ def parse_stamp(line: str) -> float | None:
 class ApiserverRoutes:
     """The component that writes the objects of one system to the API server of the run.
 
-    If two systems are up at once (a pair), they share the API server, so each system's objects have names of their
-    own. This class implements the protocol `Routes` on the target `apiserver`. Its methods may be called from any
+    If two systems are up at once (a pair), they share the API server, so the objects of the two systems have different
+    names. This class implements the protocol `Routes` on the target `apiserver`. Its methods may be called from any
     thread.
     """
 
@@ -228,12 +228,12 @@ class ApiserverRoutes:
 
     @property
     def note(self) -> str:
-        """The note for samples on how changes reach the proxy on this target."""
+        """A note for the record of samples: how the way of changes to the proxy differs from that in a cluster."""
         return NOTE
 
     @property
     def said(self) -> str:
-        """The settings that the controllers do not accept, in the controllers' words; empty if they accept all."""
+        """The controllers' messages about settings that they ignore, joined into one text; empty if there are none."""
         return "; ".join(self._collect_messages(lambda followed: followed.controller.ignored(followed.lines())))
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
@@ -404,8 +404,8 @@ class ApiserverRoutes:
         """Return the size of the proxies' configuration and the time to load it.
 
         Returns:
-            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is that of the
-            proxy with the largest. A value that is unknown is left out.
+            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is the largest
+            of all proxies. A value that is unknown is left out.
 
         """
         gauges = {

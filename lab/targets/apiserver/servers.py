@@ -49,7 +49,7 @@ PLUGINS_OFF = "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseP
 
 
 class Servers:
-    """The two servers of one run, etcd and kube-apiserver."""
+    """The two servers of a Kubernetes API for one run: etcd and kube-apiserver, as processes on this machine."""
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -94,7 +94,7 @@ class Servers:
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def stop(self) -> None:
-        """End the servers; this may be called again."""
+        """End etcd and kube-apiserver; further calls do nothing."""
         self._stopped.set()
         if self._starting is not None:
             wait([self._starting])
@@ -187,7 +187,10 @@ _KUBE_APISERVER = (
 
 
 def _prepare_files() -> str:
-    """Write the servers' files (certificates, tokens, kubeconfig) and return the lab's new random token."""
+    """Write the files that etcd and kube-apiserver need (certificates, tokens, kubeconfig), and return the lab's token.
+
+    The token is new and random; with it the lab has all rights at the API server.
+    """
     FOLDER.mkdir(mode=0o700)
     token = secrets.token_hex(32)
     accounts = certificates.issue(certificates.CertificateRequest(("service-accounts",), "ecdsa-256"))

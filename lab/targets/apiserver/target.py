@@ -109,7 +109,7 @@ class ApiserverTarget(LocalTarget):
         the local target.
 
         Raises:
-            UsageError: The image has another version than the program that runs in its place.
+            UsageError: The image has another version than the program that runs instead of it.
 
         """
         controller = table.find_controller(context.container.repository)
@@ -155,7 +155,7 @@ class ApiserverTarget(LocalTarget):
         return [objects.role("backend"), objects.role("proxy"), objects.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether the proxy in a container uses the backends that it had at its start until its end.
+        """Return whether the proxy in a container never gets other backends than those that it had at its start.
 
         This is so for a proxy without a controller, because nothing reports later changes to the proxy.
         """

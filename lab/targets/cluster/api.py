@@ -484,7 +484,7 @@ def _build_root(api_version: str) -> str:
 
 
 def _describe(kind: str, namespace: str | None = None, name: str | None = None) -> str:
-    """Return an object's name for messages, such as `Deployment ingress-lab/proxy`."""
+    """Return an object's name for messages: kind, namespace and name, such as `Deployment ingress-lab/proxy`."""
     return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
 
 

@@ -155,7 +155,8 @@ class Changes:
         """Change the CPU limit of a role's running pods, or restore the limit that the manifests set.
 
         All pods that are not being deleted are changed, even unready ones, because a pod without enough CPU soon
-        becomes unready. While the limit is changed, a sample's `watch` takes no readings from these pods.
+        becomes unready. Until the limit is restored, a sample's `watch` reads these pods at the beginning and the end
+        of the sample only.
 
         Kubernetes can change a limit but not remove it [tried, 1.34]. If the manifests set no limit, it is restored to
         the number of CPUs of the pod's node. If a pod's limit cannot be restored, no error is raised, unless the
@@ -255,11 +256,11 @@ class Changes:
         return current is not None and running(current) and container_id(current) == container_id(pod)
 
     def _find_deployment(self, wanted_role: Role) -> tuple[Mapping[str, Any], Reference]:
-        """Return the Deployment that makes a role's pods, and the object in the manifests behind it.
+        """Find the Deployment that makes a role's pods, and the object in the manifests to which it is due.
 
         Returns:
             The object in the manifests, and the identity of the Deployment. The object is the Deployment itself, or
-            another one (such as a Gateway) from which a controller makes the Deployment.
+            one from which a controller makes the Deployment.
 
         Raises:
             UsageError: No Deployment makes the role's pods.
@@ -284,7 +285,7 @@ class Changes:
         return str(node["status"]["capacity"]["cpu"])
 
     def _await_resize(self, name: str, cpu: str) -> None:
-        """Wait until the kubelet reports a pod's new CPU limit, or the pod's container ends.
+        """Wait until the kubelet reports a pod's new CPU limit; return early if the pod's container ends.
 
         Raises:
             MeasuringError: The kubelet refuses the limit, or has not set it after RESIZED_S seconds.

@@ -233,9 +233,9 @@ def parse_times_seconds(text: str) -> float:
 def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
     """Measure by how many seconds a container's clock is ahead of the lab's.
 
-    The container's date(1) is read between two readings of the lab's clock. If it is assumed to be read in the middle,
-    the error is at most half the time between them. The shortest of several such round trips is used (Cristian, 1989).
-    The clocks may drift, so measure the offset before and after a sample.
+    The container's date(1) is read between two readings of the lab's clock. If it is assumed to be read in the middle
+    between the two, the error is at most half the time between them. The shortest of several such round trips is used
+    (Cristian, 1989). The clocks may drift, so measure the offset before and after a sample.
 
     Args:
         shell: The shell into the container.

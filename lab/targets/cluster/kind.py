@@ -74,7 +74,7 @@ def build_config(images: Images, workers: int) -> dict[str, Any]:
     - The second worker, if any, is for the proxy.
     - The third worker, if any, is for the backend.
 
-    A role without a worker of its own stays on the control-plane node.
+    A role without a worker stays on the control-plane node.
 
     Args:
         images: The images, for the nodes' own image.

@@ -217,8 +217,8 @@ def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
     """Return the part of an object that describes its pods (`metadata` and `spec`); None for a kind that makes no pods.
 
-    From some objects, such as a Gateway's parameters, a controller makes a Deployment. Then the result is the part of
-    the object that patches the pod template of this Deployment.
+    From objects of some kinds, a controller makes a Deployment. Then the result is the part of the object that patches
+    the pod template of this Deployment.
     """
     match obj["kind"]:
         case "Pod":

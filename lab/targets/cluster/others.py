@@ -201,9 +201,10 @@ class Kubelets:
 def watch_host(containers: Sequence[str]) -> OtherUsageSource:
     """Return a source of the CPU that foreign processes of this machine use, if the cluster's nodes are containers here.
 
-    Foreign are all processes except the lab (this process and its descendants), the nodes' containers, the container
-    engine and kernel threads. Processes inside the nodes are measured by `Kubelets`. The use is None if no process of
-    a node can be seen here, because the container engine is in a virtual machine or on another host.
+    A process is foreign unless it is one of these: the lab (this process and its descendants), a process in the nodes'
+    containers, the container engine, or a kernel thread. Processes inside the nodes are measured by `Kubelets`. The
+    use is None if no process of a node can be seen here, because the container engine is in a virtual machine or on
+    another host.
 
     Args:
         containers: The full ids of the containers that are the cluster's nodes.

@@ -53,7 +53,7 @@ DELETED), and the object.
 class StreamThread(ABC):
     """A thread that reads a stream of the API server until `end` is called.
 
-    If the thread ends by itself because of an error, the attribute `fault` is the reason.
+    If an error ends the thread earlier, the attribute `fault` is the reason.
     """
 
     def __init__(self, name: str) -> None:
@@ -412,8 +412,8 @@ class ClusterRecorder:
     def event(self, at_s: float, change: str, obj: Object) -> None:
         """Record a Kubernetes Event about a pod that reports the killing of a container or a failed probe.
 
-        Kubernetes reports a repetition by a higher count in the same Event. Each repetition is recorded as an event of
-        its own. The arguments are those of `pod`.
+        Kubernetes reports a repetition by a higher count in the same Event. Each repetition is recorded as a separate
+        event. The arguments are those of `pod`.
         """
         involved, series = obj.get("involvedObject") or {}, obj.get("series") or {}
         reason, uid = obj.get("reason"), obj["metadata"]["uid"]

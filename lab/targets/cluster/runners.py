@@ -226,7 +226,7 @@ def build_runner(testrun: Object, number: int) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class RunnerLoad:
-    """The component that runs a load of several k6 generators on a cluster, each in a pod of its own (a runner).
+    """The component that runs a load of several k6 generators on a cluster, each in a separate pod (a runner).
 
     Attributes:
         api: The cluster.

@@ -171,7 +171,7 @@ class ContainerSampler:
             self.lost = error
 
     def end(self) -> None:
-        """Take the container's last snapshot now, because the container may end before the sample does."""
+        """Take the last snapshot of the container now, before the sample's end, because the container may soon end."""
         self.look("closing")
         self.ended = True
 
@@ -319,8 +319,8 @@ class Machine:
     def share(self, target: ContainerSampler, elapsed_s: float) -> float:
         """Return how busy the CPUs were that a container may use, as a fraction from 0 to 1.
 
-        The work of every process on these CPUs counts. The result is at least the CPU time that the lab's containers
-        on them used by their cgroups.
+        The work of every process on these CPUs counts. The result is not lower than what the cgroups of the lab's
+        containers on these CPUs report.
 
         Args:
             target: The sampler of the container.

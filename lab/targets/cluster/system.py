@@ -281,7 +281,7 @@ class ClusterSystem(Changes):
             yield begin
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
-        """Run a load of several load generators, each in a pod of its own, and return their output.
+        """Run a load of several load generators, each in a separate pod, and return their output.
 
         Call it while a `watch` of this system is open; the watch is begun again when all generators are ready to
         start.
@@ -664,8 +664,8 @@ class ClusterSystem(Changes):
         """Wait until the system serves a complete page, and the proxy's processes no longer change.
 
         Ready pods do not suffice: the nodes' rules may not lead to a pod yet, and the pod may not have loaded its last
-        configuration. So the first and the last route must serve the page. If there are several pods, each of them is
-        asked for the page of the first route, because a request to the Service reaches only one of them.
+        configuration. So the first and the last route must serve the page. If there are several pods, the page of the
+        first route is requested from each of them, because a request to the Service reaches only one of them.
 
         Args:
             deadline: The last moment, by time.monotonic().

@@ -49,7 +49,7 @@ OPEN_FILES_CHECKS = {
 
 @dataclass
 class _Session:
-    """What `ClusterTarget.check` has connected to, taken or started on a cluster, until `close` gives it back.
+    """The connections and objects that a target holds on a cluster, from `ClusterTarget.check` to `ClusterTarget.close`.
 
     Attributes:
         api: The client for the cluster's API server.

@@ -246,7 +246,7 @@ def is_same_limit(controller: CgroupController, expected: Fraction | None, actua
 
 
 def format_limit(controller: CgroupController, value: Fraction | None) -> str:
-    """Format a limit as Kubernetes writes it.
+    """Format a limit in CPUs (`cpu`) or bytes (`memory`) as Kubernetes writes it; None means no limit.
 
     >>> format_limit("cpu", Fraction(1, 5)), format_limit("memory", Fraction(2**26)), format_limit("cpu", None)
     ('200m', '64Mi', 'unlimited')

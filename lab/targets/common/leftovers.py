@@ -158,7 +158,7 @@ def _summarize_sockets(
 
 
 def _read_rows() -> list[str]:
-    """Read the rows of /proc/net/tcp and tcp6, without their headings."""
+    """Return the lines of the calling thread's /proc/net/tcp and tcp6, without the headings."""
     return [line for name in ("tcp", "tcp6") for line in read_text_if_readable(f"{NET}/{name}").splitlines()[1:]]
 
 

@@ -212,9 +212,9 @@ def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | G
 def _limit_files() -> Iterator[None]:
     """Limit the size of the files that processes started in the block can write, as a limit on their output.
 
-    The processes inherit the limit. The kernel ends a process that writes more (SIGXFSZ), and so any of its children.
-    The limit is set before the start, because afterwards it could be too late on a busy machine. The lab itself
-    ignores that signal, as Python does.
+    The processes inherit the limit. The kernel ends (SIGXFSZ) any of these processes, or of their children, that
+    writes more. The limit is set before the start, because afterwards it could be too late on a busy machine. The lab
+    itself ignores that signal, as Python does.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = OUTPUT_LIMIT_BYTES if hard == resource.RLIM_INFINITY else min(OUTPUT_LIMIT_BYTES, hard)

@@ -27,10 +27,13 @@ _DIGITS = 12
 
 
 def pack(base: str) -> dict[str, str]:
-    """Build an image for each pinned program that runs in the place of an image, unless Docker already holds it.
+    """Build an image with a single program for each published image that the program can replace.
+
+    An image that Docker already holds is not built again. A kind cluster uses these images if it cannot reach a
+    registry.
 
     Args:
-        base: The name of the base image, to which the program is added.
+        base: The name of the image to which the program is added.
 
     Returns:
         Short name of the replaced image → reference of the image with the program.

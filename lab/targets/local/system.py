@@ -138,7 +138,7 @@ class LocalSystem:
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a helper program in the network namespace and on the CPUs of a role, and return its process.
 
-        The helper runs until it ends by itself, or until `end_helpers` kills it.
+        The helper runs until its own end, or until `end_helpers` kills it.
 
         Args:
             role: The role, such as `proxy`; `generator` means the client's network namespace.

@@ -90,7 +90,7 @@ class LocalTarget:
         """Return the command, environment and files to start instead of a container's image.
 
         Raises:
-            UsageError: The image has another version than the program that runs in its place.
+            UsageError: The image has another version than the program that runs instead of it.
 
         """
         return bringup.realise(context)
@@ -103,7 +103,7 @@ class LocalTarget:
         return [objects.pods]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether the proxy in a container uses the backends that it had at its start until its end."""
+        """Return whether the proxy in a container never gets other backends than those that it had at its start."""
         system = table.find(container.repository)
         return system is None or system.control is None
 
@@ -113,7 +113,7 @@ class LocalTarget:
         return system is not None and system.renew is not None
 
     def program_versions(self) -> Mapping[str, str]:
-        """Return program → version for those programs on PATH that run in the place of images."""
+        """Return program → version for those programs on PATH that run instead of images."""
         return table.program_versions()
 
     def routes(

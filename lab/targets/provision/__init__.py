@@ -50,7 +50,7 @@ class KindProvider:
     ABOUT: str = "a cluster of containers on this machine, made by kind; needs Docker and about 6 GB"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just up kind` to the parser."""
+        """Add the option of `just up kind`, --workers, to the parser."""
         help_text = (
             "number of worker nodes, 0 to 8: the load generator gets the first one, and with two or more each role has"
             " its own (default: 0, everything on one node)"

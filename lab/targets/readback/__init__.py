@@ -28,8 +28,8 @@ READERS: Mapping[str, Reader] = {
 def read_variant(system: System, variant: Variant, target: str) -> list[Reading]:
     """Read a variant's settings back from the running system, and compare them with what the variant should have set.
 
-    A stand-in (a program that runs in the place of an image that could not be had) must have the image's defaults. So
-    these defaults are read back, too.
+    A stand-in (a program that runs instead of an image that could not be had) must have the image's defaults. So these
+    defaults are read back, too.
 
     Args:
         system: The running system.

@@ -266,8 +266,8 @@ def _read_termination(system: System, check: Check) -> Reading:
 def _count_shards(system: System, check: Check) -> Reading:
     """Compare the check's value with the number of proxies among which the routes are divided (shards).
 
-    The number 1 means that one proxy has all routes. Each proxy is asked for the first and the last host of every
-    proxy: it must answer for its own hosts and for no others.
+    The number 1 means that one proxy has all routes. The first and the last host of every proxy are requested from
+    each proxy: it must answer for its own hosts and for no others.
 
     Raises:
         UnreadableError: A proxy answers for a host of another proxy, or does not answer for its own.

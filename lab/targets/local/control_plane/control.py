@@ -49,7 +49,7 @@ START_S = 30.0
 
 
 class ControlPlane:
-    """The replacement of a Kubernetes control plane for one system whose pods may come and go on the local target.
+    """The local target's substitute for a Kubernetes control plane, for one system whose pods may come and go.
 
     It creates, replaces and deletes pods, and publishes endpoints. Call `adopt` once the whole system is up, and
     `stop` before the kubelet is stopped.

@@ -37,7 +37,7 @@ class Routes(Protocol):
     """The component that passes routes and endpoints to a system's proxies.
 
     `begin` is called first and `close` last; all methods may be called from any thread. Methods that have a body here
-    do what is right for a target on which nothing but the proxies runs.
+    suit a target on which only proxies run, without controllers or an API server.
     """
 
     log: EventLog
@@ -57,7 +57,7 @@ class Routes(Protocol):
 
     @property
     def said(self) -> str:
-        """The settings that the proxies do not accept, in the proxies' words; empty if they accept all."""
+        """The proxies' messages about settings that they ignore, joined into one text; empty if there are none."""
         return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
@@ -112,8 +112,8 @@ class Routes(Protocol):
         """Return the size of the proxies' configuration and the time to load it.
 
         Returns:
-            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is that of the
-            proxy with the largest. A value that is unknown is left out.
+            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is the largest
+            of all proxies. A value that is unknown is left out.
 
         """
         ...
@@ -258,11 +258,11 @@ class FileRouting(Routes):
             follower.join()
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """Pass the ready pods on to the proxies.
+        """Pass the pods that are ready now on to the proxies.
 
         Args:
             ready: All pods, of any role, that are ready and do not terminate.
-            addresses: Pod → IP address, of these pods at least.
+            addresses: Name of the pod → IP address, for these pods at least.
 
         """
         self._backends_changed = self._backends_changed or self._first_backends != {
@@ -300,8 +300,8 @@ class FileRouting(Routes):
         """Return the size of the proxies' configuration and the time to load it.
 
         Returns:
-            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is that of the
-            proxy with the largest. A value that is unknown is left out.
+            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is the largest
+            of all proxies. A value that is unknown is left out.
 
         """
         followers = self._list_active_followers()
@@ -402,7 +402,7 @@ class ProxyFollower(threading.Thread):
         self.fault = self.fault or error
 
     def _look(self) -> None:
-        """If the container was started since the last look, wait until it serves; else load changes that wait."""
+        """Wait until the proxy serves, if the container was started since the last look; otherwise load changes that wait."""
         if self.process.pid != self._main:
             self._main, self.load_s = self.process.pid, None
             if self._main is not None:

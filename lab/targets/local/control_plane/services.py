@@ -227,7 +227,8 @@ def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
 def client_links(net: Network, objects: Objects) -> list[tuple[End, End]]:
     """Return the links (veth pairs) over which the client sends its requests.
 
-    Each link is a tuple (client's end, other end), and each end is a (place, interface).
+    Each link is a tuple (client's end, other end). Each end is a tuple (network namespace, name of the interface in
+    it).
     """
     far = [NODE] if list_balancers(objects) else [pod.name for pod in objects.entry]
     return [((net[CLIENT], net.device(name)), (net[name], net.device(CLIENT))) for name in far]

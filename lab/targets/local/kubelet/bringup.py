@@ -39,7 +39,7 @@ def realise(context: Context) -> Realisation:
     manifest.
 
     Raises:
-        UsageError: The image has another version than the program that runs in its place.
+        UsageError: The image has another version than the program that runs instead of it.
 
     """
     if is_repository_of(EVENTS_IMAGE, context.container.repository):
@@ -57,7 +57,7 @@ def realise(context: Context) -> Realisation:
 def refuse_other_version(container: Container) -> None:
     """Refuse a container whose image has another tag than the pinned one.
 
-    Here one and the same program runs in the place of every tag of the image. So another tag would seem to have no
+    Here one and the same program runs instead of the image, whatever its tag is. So another tag would seem to have no
     effect.
 
     Raises:
@@ -79,8 +79,8 @@ def list_links(objects: Objects) -> list[tuple[str, str]]:
 
     - The client is linked to every backend, for runs without a proxy and for canaries (checked requests).
     - Every proxy is linked to every backend.
-    - The client is linked to every proxy. If there is a load balancer's pod, or a node's NAT, the links go from the
-      client to this and from this to every proxy instead.
+    - The client is linked to every proxy. If there is a load balancer's pod, or a node's NAT, the client is linked to
+      that instead, and that is linked to every proxy.
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]

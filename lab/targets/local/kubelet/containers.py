@@ -358,7 +358,8 @@ class LocalContainerProcess:
     def ended(self) -> str:
         """Return how the main process ended, such as `exited 1` or `ended by signal 9`, and whether memory ran out.
 
-        The main process must have ended. Its exit status is that of `unshare`, its parent.
+        The main process must have ended. Its parent, the program `unshare`, ends in the same way, so the exit status
+        is read from the parent.
         """
         assert self.popen is not None and self.popen.returncode is not None
         status = self.popen.returncode
@@ -368,7 +369,12 @@ class LocalContainerProcess:
         return ", ".join(filter(None, [message, self.setting.group.out_of_memory()]))
 
     def truncate(self, larger_than: int) -> None:
-        """Empty those output files that have grown above a number of bytes, in place of a kubelet's rotation of logs."""
+        """Cut output files that are larger than a number of bytes to nothing; a kubelet would rotate the logs instead.
+
+        Args:
+            larger_than: The number of bytes.
+
+        """
         for file in (self.stdout, self.stderr):
             if file.exists() and file.stat().st_size > larger_than:
                 os.truncate(file, 0)
@@ -524,7 +530,7 @@ def _wait_for_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> in
 
 
 def _wait_for_end(popen: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of a process and return whether it ended in time."""
+    """Wait at most `seconds` for the end of a process, and return whether it has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         popen.wait(max(0.0, seconds))
     return popen.returncode is not None

@@ -80,7 +80,7 @@ class Kubelet:
     """
 
     def __init__(self, log: EventLog, each_probe: bool = False) -> None:
-        """Prepare a kubelet without pods.
+        """Prepare a kubelet without pods; `start` and `begin` add pods.
 
         Args:
             log: The log for events.
@@ -233,7 +233,7 @@ class Kubelet:
             )
 
     def _rotate(self) -> None:
-        """Empty the containers' output files that have grown too large, every few seconds until `stop` is called."""
+        """Cut the containers' output files that have grown too large to nothing, every few seconds until `stop` is called."""
         while not self._stopped.wait(ROTATE_EVERY_S):
             for runner in self._runners:
                 runner.process.truncate(ROTATE_BYTES)

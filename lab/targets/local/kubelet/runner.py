@@ -221,7 +221,7 @@ class ContainerRunner:
     def confine(self) -> None:
         """Move threads of the container that have left the CPUs of its role back to them, and record this as an event.
 
-        A proxy, for example, may set CPU affinities of its own.
+        A proxy, for example, may set CPU affinities.
         """
         if strays := self.process.confine():
             self._record_event("Confined", f"{len(strays)} threads had left the role's CPUs")

@@ -294,7 +294,7 @@ def delegate() -> None:
 def try_limits() -> tuple[bool, str]:
     """Limit the CPU and memory of a process for a moment, to find out whether limits work on this machine.
 
-    Before that, `delegate` prepares the lab's own cgroup for limits, which lasts.
+    Before that, `delegate` prepares the lab's own cgroup for limits. This preparation is not undone.
 
     Returns:
         True and a text with the cgroup versions that were used; or False and the reason why limits do not work.

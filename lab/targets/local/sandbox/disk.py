@@ -75,7 +75,7 @@ class DiskVolumes:
             self._parent = None
 
     def _cut(self, folder: Path) -> None:
-        """Every CUT_EVERY_S seconds, truncate files larger than CUT_BYTES to nothing; the loop ends when `remove` is called."""
+        """Truncate files larger than CUT_BYTES to nothing, every CUT_EVERY_S seconds until `remove` is called."""
         while not self._ended.wait(CUT_EVERY_S):
             for file in folder.rglob("*"):
                 with suppress(OSError):  # it disappeared in the meantime

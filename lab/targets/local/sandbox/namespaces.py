@@ -252,8 +252,8 @@ def set_namespace(path: Path, kind: int = 0x40000000) -> None:
 def make_unshare_command(as_root: bool) -> list[str]:
     """Return the beginning of a command line that runs a command as PID 1 in new namespaces.
 
-    The command is killed when its parent dies. The new user namespace is made by a first program of its own, because
-    making one would remove that parent-death signal.
+    The command is killed when its parent dies (by a parent-death signal). The kernel clears this signal when a process
+    makes a user namespace. So the user namespace is made first, by a separate program.
 
     Args:
         as_root: Whether the caller is root, so that no user namespace is needed.

@@ -61,7 +61,7 @@ _NEAR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class SideNames:
-    """The prefixes of names and addresses on one side of a pair, which keep two systems that are up at once apart.
+    """The prefixes of names and addresses for one side of a pair, so that two systems can be up without collisions.
 
     Attributes:
         prefix: The beginning of the names of network namespaces.
@@ -96,17 +96,17 @@ class NetworkPlace:
 
     @property
     def namespace(self) -> str:
-        """The name of the place's network namespace, by which `ip netns` knows it; unique among all systems that are up."""
+        """The network namespace's name for `ip netns`, which is unique among all systems that are up."""
         return f"{self.prefix}{self.name}"
 
     @property
     def path(self) -> Path:
-        """The path of the file for the place's network namespace (/run/netns/…), which nsenter and setns(2) take."""
+        """The path of the network namespace's file (/run/netns/…), which nsenter and setns(2) take."""
         return Path("/run/netns") / self.namespace
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """The start of a command line; a command that is appended to it runs in the place's network namespace."""
+        """The start of a command line; a command that is appended to it runs in this network namespace."""
         return ("nsenter", f"--net={self.path}", "--")
 
 
@@ -139,7 +139,10 @@ class Network:
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """The IP address of each place by its name, and of each pod that uses an earlier pod's place by the pod's name."""
+        """Name → IP address, for each place (the network namespace of a pod, the client or the node).
+
+        A pod that uses the place of an earlier pod is included by its own name, too.
+        """
         return {name: self[name].address for name in (*(place.name for place in self.places), *self.borrowed)}
 
     def device(self, target: str) -> str:
@@ -269,14 +272,14 @@ def _make_place(name: str, index: int, lane: SideNames) -> NetworkPlace:
 
 
 def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
-    """Write sysctls (entries of /proc/sys) inside a place's network namespace.
+    """Write sysctls (files below /proc/sys) inside the network namespace of a place.
 
     Args:
-        place: The place.
+        place: The place: a network namespace of a pod, the client or the node.
         settings: Name of the sysctl, such as `net.core.somaxconn` → value.
 
     Raises:
-        OSError: An entry cannot be written; the error's `filename` is the path of the entry.
+        OSError: A sysctl cannot be written; the error's `filename` is the path of its file.
 
     """
     for name, value in settings.items():
@@ -390,7 +393,7 @@ def shape(links: Sequence[tuple[End, End]], mbit: float | None) -> None:
     """Limit the rate of every link in both directions, with a token bucket (tc tbf) at each of its two ends.
 
     Args:
-        links: The two ends of each link, each a (place, interface).
+        links: The two ends of each link. An end is a tuple (network namespace, name of the interface in it).
         mbit: The rate in Mbit/s. None removes the limit.
 
     Raises:
@@ -419,7 +422,8 @@ def link_counters(links: Sequence[tuple[End, End]]) -> Mapping[str, int]:
     split into frames (GSO) have the headers of one frame only. So the counts are up to 5 % less than on a wire.
 
     Args:
-        links: The two ends of each link, each a (place, interface), the client's end first.
+        links: The two ends of each link, the client's end first. An end is a tuple (network namespace, name of the
+            interface in it).
 
     Returns:
         `client/rx_bytes` and `client/tx_bytes`, each summed over all links.
