@@ -68,7 +68,7 @@ def describe_nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 class ImageRecord(BaseModel):
-    """The record of a container's image: its reference in the manifest, and the ID of the image that runs (None if unknown)."""
+    """The record of a container's image: the requested reference, and the ID of the running image (None: unknown)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -77,7 +77,7 @@ class ImageRecord(BaseModel):
 
 
 class PodRecord(BaseModel):
-    """The record of a pod that came up, as the files in the folder `deployed/` of a run contain it."""
+    """A pod that came up, as the files in `deployed/` record it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
