@@ -20,9 +20,9 @@ _in_use: list[Target] = []
 
 @cache
 def _get_target(name: str) -> Target:
-    """Return the target of a name (`local`, `apiserver`, `kind` or `remote`), the same object at every call.
+    """Return the target called `local`, `apiserver`, `kind` or `remote`; a second call returns the same object.
 
-    The target's modules are imported only here, because the import takes a while.
+    The modules of a target are imported only when the target is requested, because the import takes a while.
     """
     if name == "local":
         from lab.targets.local.target import LocalTarget
@@ -38,11 +38,11 @@ def _get_target(name: str) -> Target:
 
 
 def choose_target(name: str, context: str | None) -> Target:
-    """Return the target of a name at a kubeconfig context, and remember the target for `close_targets`.
+    """Return the target called `name` for the kubeconfig context `context`, and remember it for `close_targets`.
 
     Args:
         name: The name of the target, one of TARGETS.
-        context: The kubeconfig context; None = no context.
+        context: The name of the kubeconfig context; None = no context.
 
     """
     target = _get_target(name).at(context)
@@ -51,16 +51,19 @@ def choose_target(name: str, context: str | None) -> Target:
 
 
 def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> Target | int:
-    """Return the chosen target, or first run the lab's command again inside the namespaces that the target needs.
+    """Return the chosen target if this process can measure on it; otherwise run the whole command inside new namespaces.
+
+    A target such as `local` can measure only inside separate Linux namespaces. If this process is outside them, the
+    lab's command is run again in a child process inside new namespaces.
 
     Args:
         name: The name of the target; None means the default target.
-        context: The kubeconfig context; None = no context.
-        argv: The arguments of the lab's command.
+        context: The name of the kubeconfig context; None = no context.
+        argv: The arguments of the lab's command, for the child process.
 
     Returns:
-        The target, if it needs no namespaces or this process is already inside them. Otherwise the exit status of the
-        command, which has run inside the namespaces.
+        The target if this process can measure on it. Otherwise the exit status of the child process, which has done
+        all the work.
 
     Raises:
         UsageError: There is no target of this name.
@@ -74,6 +77,6 @@ def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> 
 
 
 def close_targets() -> None:
-    """Close every target that `choose_target` returned, so that it gives back what it took (such as a lease)."""
+    """Close every target that `choose_target` has returned, so that each gives back what it took (such as a cluster's lease)."""
     while _in_use:
         _in_use.pop().close()

@@ -19,11 +19,11 @@ from lab.model.variants.variants import Variant
 
 
 def do_nothing() -> None:
-    """Do nothing: the default where a caller passes no function."""
+    """Do nothing; this is the default for a parameter that takes a function."""
 
 
 class Target(Protocol):
-    """A place where a variant can be brought up and measured."""
+    """A place where a variant can be started, put under load and measured: this machine, or a Kubernetes cluster."""
 
     name: str
     bring_up_s: float
@@ -32,10 +32,10 @@ class Target(Protocol):
     """The sides of a pair on which systems can be up at once; with two sides the target can measure pairs."""
 
     def at(self, context: str | None) -> Target:
-        """Return the same target at a kubeconfig context.
+        """Return this target for a kubeconfig context; nothing is connected yet.
 
         Args:
-            context: The context; None = no context.
+            context: The name of the context; None = no context.
 
         Raises:
             UsageError: The target needs a context and there is none, or it takes none and there is one.
@@ -44,7 +44,7 @@ class Target(Protocol):
         ...
 
     def check(self) -> None:
-        """Check the prerequisites of the target, before any system is started.
+        """Check the prerequisites of the target; call this before any system is started.
 
         On a cluster this also takes the lease, which keeps other labs away, and starts the pod for load generators.
 
@@ -55,54 +55,67 @@ class Target(Protocol):
         ...
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a load generator as it is installed where the load comes from; None if it is not installed there.
+        """Return the program (path and version) of a load generator, on the machine or pod from which load is sent.
 
-        Call it only after `check`.
+        The result is None if the generator is not installed there. Call this only after `check`.
         """
         ...
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Return where the load of each load point will go, by the point's name; start nothing.
+        """Check that the variant can be measured here, and return the endpoint that each load point's load will go to.
 
-        The endpoints have the right hosts and TLS. Their address is known only once the system is up.
+        Nothing is started. The endpoints have the right hosts and TLS; their address is known only once the system is
+        up.
+
+        Args:
+            variant: The variant.
+            points: The load points.
+
+        Returns:
+            Name of the load point → endpoint.
 
         Raises:
-            UsageError: This target cannot realise the variant, or serve one of the points.
+            UsageError: This target cannot run the variant, or cannot serve one of the points.
 
         """
         ...
 
     def makes_new_workers(self, variant: Variant) -> bool:
-        """Return whether a reload starts new worker processes of the variant's proxy; True without a proxy.
+        """Return whether a reload of the variant's proxy starts new worker processes; True if there is no proxy.
 
-        Only such a variant can be measured on several generations of workers (the processes between two reloads).
+        Only then can the variant be measured on several worker generations (the worker processes between two reloads).
         """
         ...
 
     def unpaired(self, variant: Variant) -> str:
-        """Return why this variant cannot be up at the same time as another one (as a pair); empty if it can."""
+        """Return why this variant cannot be up at the same time as another one (as a pair); empty if there is no reason."""
         ...
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Run the lab's command again inside the namespaces that the target needs, and return its exit status.
+        """Run the lab's command again inside the namespaces that the target needs, unless this process can measure already.
 
         Args:
             argv: The arguments of `python -m lab`.
 
         Returns:
-            The exit status; None if this process can measure, because it is inside or the target has no namespaces.
+            The exit status of the command that was run. None if nothing was run: this process is already inside the
+            namespaces, or the target needs none.
 
         """
         ...
 
     def facts(self) -> Mapping[str, str]:
-        """Return what the target adds to the run's facts (versions of proxies, modes)."""
+        """Return the facts that describe this target in a run's record, by name, such as versions of proxies."""
         ...
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return facts about the variants' programs that come neither from this machine nor from an image.
+        """Return facts about programs that the variants run and that the lab has fetched or built itself.
 
-        The facts are descriptions with versions, by name.
+        Such programs come neither from this machine's installation nor from a container image.
+
+        Returns:
+            Name of the fact → a description with versions.
+
         """
         ...
 
@@ -111,9 +124,9 @@ class Target(Protocol):
         ...
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """Return the numbers of the CPUs to which each role is pinned; empty where roles are not pinned.
+        """Return the numbers of the CPUs to which each role (such as `proxy`) is pinned; empty if no role is pinned.
 
-        Where roles are not pinned, `Observation.cores` shows how busy the CPUs were.
+        Without pinning, `Observation.cores` shows how busy the CPUs were.
         """
         ...
 
@@ -131,13 +144,13 @@ class Target(Protocol):
         side: Side = "left",
         meanwhile: Callable[[], object] = do_nothing,
     ) -> AbstractContextManager[System]:
-        """Bring the variant up and wait until it is ready; tear it down at exit.
+        """Bring a variant up, and return a context manager: it yields the system once it is ready, and removes it at exit.
 
         Args:
             variant: The variant.
-            changing: Whether pods and routes may come and go (`System.end_pod` and the like); then clients reach the
-                proxy through a Service's address that stays.
-            side: The side of a pair; a solo variant is on the left.
+            changing: Whether pods and routes may change while the variant is up, by `System.end_pod` and the like.
+                Then clients reach the proxy through a Service, whose address stays.
+            side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
             meanwhile: A function that is called once, after the proxy was started and before the wait for its
                 readiness. An error in the function ends the bring-up.
 

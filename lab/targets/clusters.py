@@ -28,19 +28,20 @@ def _watch_machine() -> OtherUsageSource:
 
 
 class UnnamedRemoteTarget(ClusterTarget):
-    """The target `remote` as long as no context of the kubeconfig is named, so that no cluster is known.
+    """The target `remote` before a kubeconfig context is named, so that its cluster is unknown.
 
-    Connecting is refused with a UsageError. The method `at` takes a context's name and returns the target of that context's cluster.
+    Every attempt to connect raises a UsageError. The method `at` takes the name of a context, and returns the target
+    for the cluster of that context.
     """
 
     def __init__(self) -> None:
         super().__init__("remote", _refuse_unnamed, "")
 
     def at(self, context: str | None) -> ClusterTarget:
-        """Return the target of the cluster at a context; nothing is sent to any cluster yet.
+        """Return the target for the cluster at a kubeconfig context; nothing is sent to the cluster yet.
 
         Raises:
-            UsageError: There is no context.
+            UsageError: The context is None.
 
         """
         if context is None:

@@ -53,7 +53,7 @@ class PrerequisiteFinding:
 
     Attributes:
         check: The name of the prerequisite.
-        needed_by: The targets that cannot do without the prerequisite; only `optional` if there are none.
+        needed_by: The targets that cannot do without the prerequisite. It is (`optional`,) if no target needs it.
         ok: Whether the prerequisite is met.
         found: What the check found, in words: a version, a state, or the fault.
         remedy: How to meet the prerequisite.
@@ -68,10 +68,10 @@ class PrerequisiteFinding:
 
     @property
     def status(self) -> Literal["ok", "missing", "optional"]:
-        """The status of a checked prerequisite: `ok`, or where the check failed `missing` or `optional`.
+        """The status of a checked prerequisite: `ok`, `missing` or `optional`.
 
-        A target cannot do without a prerequisite that is `missing`. One that is `optional` only limits what can be
-        measured.
+        `ok` means that the check succeeded. A failed check is `missing` if a target needs the prerequisite. It is
+        `optional` if the prerequisite only limits what can be measured.
         """
         if self.ok:
             return "ok"
@@ -86,7 +86,7 @@ class RequiredTool:
         name: The name of the program.
         version: The arguments with which the program prints its version.
         minimum: The oldest version that works, such as (1, 19, 10); empty means any version.
-        needed_by: The targets that cannot do without the program; only `optional` if there are none.
+        needed_by: The targets that cannot do without the program. It is (`optional`,) if no target needs it.
         why: What the program or its minimum version is needed for; may be empty.
         remedy: How to get the program.
 
@@ -163,7 +163,7 @@ STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
 
 
 def make_checks() -> list[PrerequisiteFinding]:
-    """Check all prerequisites, several at a time, and return the findings in a fixed order.
+    """Check all prerequisites, four at a time, and return the findings in a fixed order.
 
     The checks leave no change behind on the machine.
     """
@@ -204,9 +204,9 @@ def _check_machine() -> list[PrerequisiteFinding]:
 
 
 def _check_steal() -> list[PrerequisiteFinding]:
-    """Measure the share of CPU time that the hypervisor takes from this machine (steal), for half a second.
+    """Measure for half a second which share of CPU time the hypervisor takes from this machine (steal).
 
-    Other checks work meanwhile.
+    Meanwhile the other checks run in other threads.
     """
     try:
         start = cpu_times()
@@ -220,9 +220,10 @@ def _check_steal() -> list[PrerequisiteFinding]:
 
 
 def _check_namespaces() -> list[PrerequisiteFinding]:
-    """Run the script NAMESPACES, and return a finding for each of its STEPS.
+    """Try the kernel features that the lab's namespaces need, by running the script NAMESPACES; return a finding for each.
 
-    The first step that fails gets the script's complaint. The steps after it are reported as not tried.
+    The script prints the name of every step of STEPS that has worked. The first step that failed gets the script's
+    error message. The steps after it are reported as not tried.
     """
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
@@ -241,9 +242,10 @@ def _check_namespaces() -> list[PrerequisiteFinding]:
 
 
 def _userns_remedy() -> str:
-    """Return the remedy where user namespaces cannot be made.
+    """Return the remedy for a machine on which no user namespace can be made.
 
-    It is the command for the kernel setting that forbids them, or else another way to run the lab.
+    If a kernel setting forbids user namespaces, the remedy is the `sysctl` command that changes it. Otherwise it is
+    another way to run the lab.
     """
     for setting, forbids, command in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -257,7 +259,7 @@ def _userns_remedy() -> str:
 
 
 def _check_nat() -> list[PrerequisiteFinding]:
-    """Check whether a Service's NAT works in a namespace, by loading one."""
+    """Check whether the NAT of a Kubernetes Service works in a network namespace, by loading its nftables rules."""
     fault = services.find_nft_fault()
     result = "works" if fault is None else "nft is not on PATH" if fault == services.MISSING else fault
     remedy = "apt-get install nftables" if fault == services.MISSING else "modprobe nft_chain_nat nft_masq nft_numgen"
@@ -266,16 +268,16 @@ def _check_nat() -> list[PrerequisiteFinding]:
 
 
 def _check_cgroup() -> list[PrerequisiteFinding]:
-    """Check whether the lab can limit the CPU and memory of a process (by a cgroup), by limiting one."""
+    """Check whether the lab can limit the CPU and memory of a process by a cgroup; the check limits one for a moment."""
     ok, result = cgroups.try_limits()
     remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
     return [PrerequisiteFinding("limits of CPU and memory (cgroup)", OPTIONAL, ok, result, remedy)]
 
 
 def _check_disk() -> list[PrerequisiteFinding]:
-    """Check the free disk space in the folder for runs, or in its nearest parent that exists.
+    """Check the free disk space in the folder for runs.
 
-    The first run makes the folders that do not exist yet.
+    If the folder does not exist yet, its nearest parent that exists is checked.
     """
     runs = runs_folder()
     # not Path.exists, which raises below a folder that is closed to us
@@ -291,7 +293,7 @@ def _check_disk() -> list[PrerequisiteFinding]:
 
 
 def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
-    """Check that a program is on PATH and not older than its minimum."""
+    """Check that a program is on PATH and not older than its minimum version, and return the finding."""
 
     def finding(ok: bool, result: str) -> PrerequisiteFinding:
         return PrerequisiteFinding(tool.name, tool.needed_by, ok, result, tool.remedy)
@@ -310,9 +312,10 @@ def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
 
 
 def _check_generators() -> list[PrerequisiteFinding]:
-    """Look up every load generator on this machine, and return a finding for each.
+    """Look for every load generator on this machine, and return a finding for each.
 
-    The default sweep needs wrk and k6, so all targets need these. The other generators are optional.
+    All targets need wrk and k6, because the default sweep (the default list of loads) uses them. The other generators
+    are optional.
     """
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
     findings: list[PrerequisiteFinding] = []
@@ -326,9 +329,10 @@ def _check_generators() -> list[PrerequisiteFinding]:
 
 
 def _check_controllers() -> list[PrerequisiteFinding]:
-    """Look up the servers and controllers that the target apiserver runs, and return a finding for each.
+    """Look for the servers and controllers that the target apiserver runs, and return a finding for each.
 
-    A missing program is no fault where the lab can make it at its first use: with go, apt-get and dpkg-deb on PATH.
+    A program that is missing counts as ok if the lab can build it when it is first used. For this, go, apt-get and
+    dpkg-deb must be on PATH.
     """
     makers = [name for name in ("go", "apt-get", "dpkg-deb") if shutil.which(name) is None]
     lookups: dict[str, Callable[[], str]] = {
@@ -375,9 +379,10 @@ def _check_contexts() -> list[PrerequisiteFinding]:
 
 
 def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
-    """Run a command, and return its output (stdout and stderr together) and its exit status.
+    """Run a command, and return its output and its exit status.
 
-    A command that cannot be run gets the status 127, and one that takes too long 124; the output is then a message.
+    The output is stdout and stderr together. If the command cannot be run, the status is 127; if it takes longer than
+    `timeout_s` seconds, 124. The output is then an error message.
     """
     devnull, pipe = subprocess.DEVNULL, subprocess.PIPE
     try:
@@ -392,5 +397,8 @@ def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
 
 
 def _find_last_line(lines: Iterable[str]) -> str:
-    """Return the last line that is not empty, because programs print their error there; empty without any."""
+    """Return the last line that is not empty, because programs print their error there.
+
+    The result is empty if there is no such line.
+    """
     return next((line.strip() for line in reversed("\n".join(lines).splitlines()) if line.strip()), "")

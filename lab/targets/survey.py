@@ -16,16 +16,18 @@ from lab.targets.base import Target
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The answer of a target to the question which variants it can measure under which loads.
+    """The answer of a target to the question which variants it can measure under which load points.
+
+    In the mappings below, variants and load points are given by their names.
 
     Attributes:
         facts: The facts of this machine and of the target on it.
-        brought: Facts about programs of the variants that come neither from this machine nor from an image.
-        points: The load points, with their numbers of threads adapted to the generator's CPUs.
-        endpoints: Variant → load point → where the load goes; by name, for the variants that can be measured.
-        missing: Variant → why it cannot be measured; by name, for those that cannot.
-        unpaired: Variant → why no other variant can be up at the same time; by name, for those that can be measured.
-            The reason is empty where another variant can be up.
+        brought: Facts about programs that the variants run and that the lab has fetched or built itself.
+        points: The load points; their numbers of threads are adapted to the CPUs of the load generator.
+        endpoints: Variant → load point → the endpoint that the load goes to, for each variant that can be measured.
+        missing: Variant → why it cannot be measured, for each variant that cannot.
+        unpaired: Variant → why no other variant can be up at the same time, for each variant that can be measured. The
+            reason is empty if another variant can be up.
 
     """
 
@@ -38,13 +40,13 @@ class Survey:
 
 
 def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[LoadPoint]) -> Survey:
-    """Check the target, and return which of these variants it can measure under these loads.
+    """Check the target, and find out which of these variants it can measure under these load points.
 
-    A variant that the target cannot measure raises no error: the reason is in `Survey.missing`.
+    A variant that cannot be measured raises no error; the reason is in `Survey.missing`.
 
     Raises:
-        UsageError: A prerequisite is missing, a point has more threads than the generator has CPUs, or a variant, a
-            point or a disruption is wrong.
+        UsageError: A prerequisite is missing. Or a load point has more threads than the generator has CPUs. Or a
+            variant, a load point or a disruption is wrong.
 
     """
     target.check()
@@ -70,12 +72,15 @@ def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[
 
 
 def collect_facts(target: Target) -> dict[str, str]:
-    """Return the facts of this machine and of the target on it."""
+    """Return the facts of this machine and of the target on it: name of the fact → text."""
     return facts.read_machine_facts() | dict(target.facts())
 
 
 def check_variant(variant: Variant, target: Target, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-    """Return where the load of each load point goes for a variant, by the point's name.
+    """Check that a target can measure a variant under load points, and return the endpoint that each load will go to.
+
+    Returns:
+        Name of the load point → endpoint.
 
     Raises:
         NotMeasurableError: The target cannot measure the variant under a point, or a disruption cannot act on it.

@@ -31,27 +31,33 @@ MANAGED = {"endpointslice.kubernetes.io/managed-by": "ingress-lab"}
 
 
 def read(manifests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the manifests that the lab itself reads for its processes, without those that only controllers read."""
+    """Return those manifests that the lab itself needs to start processes, such as Deployments and Services.
+
+    The other manifests, such as Ingresses and Routes, are for the proxy's controller only and are left out.
+    """
     return [obj for obj in manifests if obj["kind"] in PROCESSES]
 
 
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Return the definitions (CRDs) of kinds that Kubernetes lacks, for the API groups that the manifests use."""
+    """Return the CustomResourceDefinitions (CRDs) of the API groups that occur in the manifests."""
     groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
     texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]
 
 
 def namespaces(manifests: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return all namespaces that objects are in, whether the manifests create them or not."""
+    """Return the sorted names of all namespaces in which the manifests place objects.
+
+    A namespace is included even if no manifest creates it.
+    """
     return sorted({obj["metadata"]["namespace"] for obj in manifests if "namespace" in obj["metadata"]})
 
 
 def make_pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str) -> Object:
-    """Return the Pod object for a pod of a Deployment, assigned to the only node.
+    """Return the Pod object for one pod of a Deployment, assigned to the only node.
 
     Args:
-        manifests: The manifests with the Deployment.
+        manifests: The manifests, which contain the Deployment.
         deployment: The name of the Deployment.
         name: The name of the pod.
 
@@ -67,13 +73,13 @@ def make_pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str)
 
 
 def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool, int]]) -> Object:
-    """Return an object with the `status` of a running pod, as a kubelet would write it.
+    """Return an object whose only key is the `status` of a running pod, as a kubelet would write it.
 
     Args:
         address: The pod's IP address.
         ready: Whether the pod is ready.
-        containers: The name of each container, what runs instead of its image, whether it is ready, and how often
-            it was restarted.
+        containers: One tuple for each container: its name, a description of the program that runs in place of its
+            image, whether it is ready, and how often it was restarted.
 
     """
     ready_text = "True" if ready else "False"
@@ -104,12 +110,12 @@ def status(address: str, ready: bool, containers: Sequence[tuple[str, str, bool,
 
 
 def slices(service: Service, namespace: str, members: Mapping[int, Sequence[Endpoint]]) -> Iterator[Object]:
-    """Yield the EndpointSlice of a Service, or nothing if the Service has no selector or no port.
+    """Yield the one EndpointSlice of a Service; yield nothing if the Service has no selector or no port.
 
     Args:
         service: The Service.
         namespace: The namespace of the Service.
-        members: The ready endpoints behind each port of the Service, by port number.
+        members: Port number of the Service → the ready endpoints behind that port.
 
     """
     ports = [number for number in service.ports if isinstance(number, int)]

@@ -71,14 +71,15 @@ SERVERS_ALONE = "servers"
 
 
 def unpack_image(reference: str, cache_folder: Path) -> Path:
-    """Return the folder with the files of an image that LAB_IMAGES or the pinned images name; unpack it if necessary.
+    """Return the folder with an image's files; unpack the image into the cache first if it is not there yet.
 
     Args:
-        reference: A folder, an absolute path of an archive, or an image reference.
-        cache_folder: The folder of unpacked images.
+        reference: Where the image is: a folder (returned as it is), the absolute path of an archive, or an image
+            reference such as `docker.io/library/nginx:1.29`.
+        cache_folder: The folder of all unpacked images.
 
     Raises:
-        UsageError: The image cannot be had.
+        UsageError: There is no such folder or archive, or the image cannot be unpacked.
 
     """
     path = Path(reference)
@@ -101,7 +102,7 @@ def unpack_image(reference: str, cache_folder: Path) -> Path:
 
 
 def is_unpacked(reference: str, cache_folder: Path) -> bool:
-    """Return whether an image of a registry has been unpacked before."""
+    """Return whether the cache folder has the unpacked files of an image that comes from a registry."""
     return _locate_folder(cache_folder, docker.expand_reference(reference)).is_dir()
 
 
@@ -110,12 +111,12 @@ def _locate_folder(cache_folder: Path, key: str) -> Path:
 
 
 def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> Path:
-    """Return the folder of unpacked files for a key; if there is none yet, make and fill it first.
+    """Return the folder of unpacked files for a key; if there is none yet, create and fill it.
 
     Args:
         cache_folder: The folder of all unpacked images.
         key: The text that identifies the image and its contents.
-        make: Fills an empty folder with the files.
+        make: The function that fills an empty folder with the files.
 
     Raises:
         UsageError: The folder cannot be filled.
@@ -138,7 +139,7 @@ def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> 
 
 
 def _unpack_from_docker(reference: str, into: Path) -> None:
-    """Unpack an image that the local Docker engine holds."""
+    """Take an image from the local Docker engine, and unpack its files into the folder `into`."""
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         file = Path(folder) / "image.tar"
         argv = ["docker", "image", "save", "--output", str(file), reference]
@@ -147,7 +148,10 @@ def _unpack_from_docker(reference: str, into: Path) -> None:
 
 
 def _unpack_archive(file: Path, into: Path) -> None:
-    """Unpack an image from an archive: the output of `docker save`, or a plain tar of a root file system."""
+    """Unpack an image's files from an archive into the folder `into`.
+
+    The archive is the output of `docker save`, or a plain tar of a root file system.
+    """
     with tarfile.open(file) as archive:
         if "manifest.json" not in archive.getnames():
             _unpack_layer(archive, into)
@@ -166,7 +170,9 @@ def _read_member(archive: tarfile.TarFile, name: str) -> bytes:
 
 
 def _unpack_layer(archive: tarfile.TarFile, into: Path) -> None:
-    """Unpack an image's layer over the files of lower layers.
+    """Unpack one layer of an image into a folder that already has the files of the lower layers.
+
+    Files that the layer marks as deleted (whiteouts) are removed.
 
     Raises:
         ValueError: A file would land outside the folder.
@@ -208,9 +214,9 @@ def _remove(path: Path) -> None:
 
 
 def _pull(reference: str, into: Path) -> None:
-    """Download an image from its registry, without credentials, and unpack the image.
+    """Download an image from its registry without credentials, and unpack its files into the folder `into`.
 
-    The registry's HTTP API is that of the OCI distribution-spec 1.1.
+    The requests follow the OCI distribution-spec 1.1.
     """
     host, _, repository = reference.partition("/")
     name, separator, version = repository.partition("@")
@@ -229,7 +235,17 @@ def _pull(reference: str, into: Path) -> None:
 
 
 def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
-    """Return the digest of the manifest for this machine. Raises LookupError if there is none."""
+    """Return the digest of the image manifest for Linux on this machine's CPU architecture.
+
+    A single manifest is taken without a look at its platform.
+
+    Args:
+        manifests: The entries of an OCI image index, one for each platform.
+
+    Raises:
+        LookupError: No manifest is for this architecture.
+
+    """
     machine = platform.machine()
     needed = {"os": "linux", "architecture": _ARCHITECTURES.get(machine, machine)}
     for manifest in manifests:
@@ -241,12 +257,12 @@ def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
 class ImageRegistry:
     """A client of one repository in an image registry.
 
-    Every method raises OSError if the registry does not answer or refuses, and ValueError if it sends other contents
-    than requested.
+    Every method raises OSError if the registry does not answer or refuses, and ValueError if it sends contents with
+    another digest than requested.
     """
 
     def __init__(self, url: str) -> None:
-        """Prepare the client.
+        """Prepare the client; nothing is sent yet.
 
         Args:
             url: The URL of the repository.
@@ -255,18 +271,18 @@ class ImageRegistry:
         self._url, self._token = url, ""
 
     def manifest(self, reference: str) -> dict[str, Any]:
-        """Return an image's manifest, or a list of manifests, by its tag or digest."""
+        """Return the parsed manifest that a tag or digest names: that of one image, or an index of manifests by platform."""
         body = io.BytesIO()
         self.get("manifests", reference, body)
         return json.load(body)
 
     def get(self, kind: str, reference: str, into: IO[bytes]) -> None:
-        """Download a manifest or a blob into a file, and rewind the file.
+        """Download a manifest or a blob (such as a layer) into a file, and rewind the file.
 
         Args:
             kind: `manifests` or `blobs`.
             reference: The tag or digest; with a digest, the downloaded contents must match it.
-            into: The file.
+            into: The open file.
 
         Raises:
             OSError: The registry does not answer, or refuses.
@@ -283,7 +299,15 @@ class ImageRegistry:
         into.seek(0)
 
     def _request(self, path: str, again: bool = True) -> Any:
-        """Send a request; if the registry asks for a token, get an anonymous one and repeat the request once."""
+        """Send a GET for a path of the repository, and return the open response.
+
+        If the registry asks for a token (status 401), an anonymous token is fetched and the request is repeated once.
+
+        Args:
+            path: The path below the repository's URL, such as `manifests/latest`.
+            again: Whether the request may be repeated with a token.
+
+        """
         request = urllib.request.Request(f"{self._url}/{path}", headers={"Accept": KINDS})
         if self._token:  # for the registry only, not for a server that it redirects to
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
@@ -317,7 +341,7 @@ def server(name: str) -> str:
 
 @cache
 def version(program: str) -> str:
-    """Return the version that etcd or kube-apiserver prints, such as `v1.34.4`; `unknown` if none is printed.
+    """Return the version that a server's program (etcd or kube-apiserver) prints, such as `v1.34.4`; else `unknown`.
 
     Args:
         program: The path of the program.
@@ -329,10 +353,13 @@ def version(program: str) -> str:
 
 
 def provide() -> None:
-    """Fetch or build the servers and the controllers' files, and pass the files' folders on in the environment.
+    """Fetch or build everything that the target apiserver runs: etcd, kube-apiserver and the controllers' files.
+
+    A controller's files are taken from its image if the image can be had, and else built from its Go module. The
+    folders of unpacked images are passed on in the environment variable named by ROOTS.
 
     Raises:
-        UsageError: Something can be neither fetched nor made.
+        UsageError: A program can be neither fetched nor built.
 
     """
     roots, systems = list_chosen(), list[str]()
@@ -358,10 +385,13 @@ def provide() -> None:
 
 
 def list_chosen() -> dict[str, tuple[str, str]]:
-    """Return short name → (reference, folder) of the controller images that LAB_IMAGES names.
+    """Unpack the controller images that the user has chosen in the file named by LAB_IMAGES, and return their folders.
+
+    Returns:
+        Short name of the image → (its reference, the folder with its files).
 
     Raises:
-        UsageError: An image cannot be had.
+        UsageError: An image cannot be found or unpacked.
 
     """
     images = references.read_images().chosen

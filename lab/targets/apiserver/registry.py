@@ -63,7 +63,7 @@ NOTE = "pods' status and endpoints are written in the moment the lab knows them 
 
 
 class FollowedController:
-    """A controller's container and the reader of its log.
+    """A controller's container, with a thread that reads the controller's log and records its reloads.
 
     Attributes:
         pod: The container's pod.
@@ -75,13 +75,13 @@ class FollowedController:
     """
 
     def __init__(self, pod: Pod, process: LocalContainerProcess, controller: Controller, log: EventLog) -> None:
-        """Prepare the reader.
+        """Prepare the reader of the controller's log; `start` starts it.
 
         Args:
             pod: The container's pod.
             process: The container's process.
             controller: The controller.
-            log: The log for events of reloads.
+            log: The event log to which the controller's reloads are added.
 
         """
         self.pod, self.process, self.controller, self._log = pod, process, controller, log
@@ -90,17 +90,20 @@ class FollowedController:
         self._thread = threading.Thread(target=self._run, name=f"log-{pod.name}", daemon=True)
 
     def start(self) -> None:
-        """Start to record reloads as events."""
+        """Start a thread that reads the controller's log and records each reload as an event."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the recording and wait for its end; it may be called again."""
+        """Stop the thread that records reloads, and wait for its end; further calls do nothing."""
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def lines(self) -> list[str]:
-        """Return the lines of those outputs in which the controller reports on its settings."""
+        """Return all lines that the controller has written so far to the outputs on which it reports settings and reloads.
+
+        These outputs are stdout, stderr or both, as `Controller.says` lists them.
+        """
         text = ""
         for name in self.controller.says:
             file: Path = getattr(self.process, name)
@@ -127,9 +130,10 @@ class FollowedController:
         return took_s
 
     def _run(self) -> None:
-        """Read every line of the log once and record reloads as events; this is the thread's body.
+        """Read the controller's log as it grows, and record its reloads as events; this is the thread's body.
 
-        The load of the first configuration is not recorded.
+        The load of the first configuration is not recorded. If the log cannot be read, the reason is stored in
+        `fault`.
         """
         offset, partial_line, starting, file = 0, "", True, self.process.stderr
         try:
@@ -153,9 +157,10 @@ class FollowedController:
 
 
 def parse_stamp(line: str) -> float | None:
-    """Return when a line of klog (Kubernetes' log format) was written, in seconds since 1970; None without a stamp.
+    """Return the time at which a log line of Kubernetes' format klog was written, in seconds since 1970.
 
-    The stamp is in UTC, as in a container, and has no year: the current year is assumed.
+    The result is None for a line that does not begin with a time stamp. Such a stamp is in UTC and has no year; the
+    current year is assumed.
     """
     if not (match := _STAMP.match(line)):
         return None
@@ -164,9 +169,11 @@ def parse_stamp(line: str) -> float | None:
 
 
 class ApiserverRoutes:
-    """The component that writes the objects of one system to the run's API server, with the names of its side.
+    """The component that writes the objects of one system to the API server of the run.
 
-    This class implements the protocol `Routes` on this target. Its methods may be called from any thread.
+    If two systems are up at once (a pair), they share the API server, so the objects of the two systems have different
+    names. This class implements the protocol `Routes` on the target `apiserver`. Its methods may be called from any
+    thread.
     """
 
     def __init__(
@@ -180,17 +187,18 @@ class ApiserverRoutes:
         log: EventLog,
         changing: bool,
     ) -> None:
-        """Wait until the API server is ready.
+        """Store the arguments and wait until the API server is ready.
 
         Args:
-            manifests: The manifests of this side, from which `initial` was read.
-            servers: The servers of the run.
-            side: The side of the system.
-            initial: The objects at the start.
+            manifests: The manifests from which `initial` was read, already renamed for the side.
+            servers: The servers of the run: etcd and kube-apiserver.
+            side: The side of the pair that the system is on, `left` or `right`; it decides the objects' names.
+            initial: The objects of the system when it starts.
             net: The network of the system.
             kubelet: The kubelet with the system's pods.
             log: The log for events.
-            changing: Whether pods and routes may change. Only then reloads are recorded as events.
+            changing: Whether pods and routes may change while the system is up. Only then are reloads recorded as
+                events.
 
         Raises:
             LostError: The API server does not come up.
@@ -220,25 +228,28 @@ class ApiserverRoutes:
 
     @property
     def note(self) -> str:
-        """The note for samples on how changes reach the proxy on this target."""
+        """A note for the record of samples: how the way of changes to the proxy differs from that in a cluster."""
         return NOTE
 
     @property
     def said(self) -> str:
-        """The settings that the controllers do not accept, in the controllers' words; empty if they accept all."""
+        """The controllers' messages about settings that they ignore, joined into one text; empty if there are none."""
         return "; ".join(self._collect_messages(lambda followed: followed.controller.ignored(followed.lines())))
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
-        """Return the error of a system that did not come up, with what its controllers report as its remedy."""
+        """Return the error of a system that did not come up, with the controllers' complaints as its remedy.
+
+        If no controller has complained or ignored a setting, the given error is returned unchanged.
+        """
         messages = self._collect_messages(lambda followed: followed.controller.complaints(followed.lines()))
         messages = messages or self._collect_messages(lambda followed: followed.controller.ignored(followed.lines()))
         return MeasuringError(fault.place, fault.fault, "\n  ".join(messages)) if messages else fault
 
     def _collect_messages(self, ask: Callable[[FollowedController], Sequence[str]]) -> list[str]:
-        """Return three messages of the controllers at most, each once, in the controllers' words.
+        """Return at most three different messages of the controllers, in the controllers' own words.
 
         Args:
-            ask: Returns the messages of one controller.
+            ask: The function that returns the messages of one controller.
 
         """
         messages = dict.fromkeys(message for followed in self._followed for message in ask(followed))
@@ -265,9 +276,15 @@ class ApiserverRoutes:
         self._kubelet.heard = self.heard
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """Return what to start a container with, extended by a token and the API server's address.
+        """Return what a container is to be started with, plus the access to the API server that a kubelet would add.
 
-        A kubelet puts both into the containers of a pod that has a service account.
+        If the pod has a service account, the container gets the account's token, the API server's certificate, and the
+        environment variables with the API server's address. Otherwise `started` is returned unchanged.
+
+        Args:
+            context: The container and its pod.
+            started: The command, environment and files without these additions.
+
         """
         spec = objects.make_pod(self._manifests, context.pod.deployment, context.pod.name)["spec"]
         account = spec.get("serviceAccountName")
@@ -280,9 +297,9 @@ class ApiserverRoutes:
         return replace(started, env={**started.env, **env}, files={**started.files, **files})
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Write the Pod object of a container that is about to start, and follow the container if it is a controller.
+        """Write the Pod object of a container that is about to start; if the container is a controller, follow it.
 
-        The reloads in a controller's log become events if pods and routes may change.
+        If pods and routes may change, the reloads in a followed controller's log become events.
         """
         self._write(objects.make_pod(self._manifests, pod.deployment, pod.name))
         with self._lock:
@@ -306,17 +323,17 @@ class ApiserverRoutes:
             self._api.delete("v1", "Pod", pod.name, pod.namespace, grace_s=pod.grace_s)
 
     def heard(self) -> None:
-        """Write the status of pods after a container's readiness has changed."""
+        """Write the status of all pods and the EndpointSlices; the kubelet calls this after a container's readiness has changed."""
         addresses = self._net.addresses
         ready = [running.pod for running in self._kubelet.pods if running.ready and not running.terminating]
         self.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """Write the status of all pods, and the EndpointSlices.
+        """Write the status of all pods, and the EndpointSlices of all Services, to the API server.
 
         Args:
             ready: All pods, of any role, that are ready and do not terminate.
-            addresses: Pod → IP address.
+            addresses: Name of the pod → IP address.
 
         """
         with self._lock, self._keep_fault():
@@ -349,7 +366,7 @@ class ApiserverRoutes:
                     self._write(obj)
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects by server-side apply.
+        """Create or change objects on the API server by server-side apply, under the names of this system's side.
 
         Raises:
             MeasuringError: The API server refuses an object.
@@ -367,10 +384,10 @@ class ApiserverRoutes:
         return [followed for followed in self._followed if not followed.left]
 
     def renew(self) -> None:
-        """Request from every proxy a reload of its current configuration that makes new workers.
+        """Ask every proxy to reload its unchanged configuration, so that new worker processes replace the old ones.
 
         Raises:
-            MeasuringError: A proxy makes no new workers.
+            MeasuringError: A reload of one of the proxies starts no new workers.
 
         """
         for followed in self._active:
@@ -384,9 +401,12 @@ class ApiserverRoutes:
             system.renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the size of the proxies' configuration and the time to load it, each the largest of all proxies.
+        """Return the size of the proxies' configuration and the time to load it.
 
-        The names are `proxy/config_bytes` and `proxy/load_s` (seconds). Unknown values are left out.
+        Returns:
+            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is the largest
+            of all proxies. A value that is unknown is left out.
+
         """
         gauges = {
             "proxy/config_bytes": [float(size) for followed in self._active if (size := followed.config_bytes())],
@@ -395,10 +415,10 @@ class ApiserverRoutes:
         return {name: max(values) for name, values in gauges.items() if values}
 
     def check(self) -> None:
-        """Raise the first fault of writing to the API server, or else of reading a controller's log.
+        """Raise an error if an object could not be written to the API server, or a controller's log could not be read.
 
         Raises:
-            MeasuringError: There is such a fault.
+            MeasuringError: There was such a fault; the first failed write comes before any fault of a log.
 
         """
         for fault in self._faults:
@@ -408,27 +428,30 @@ class ApiserverRoutes:
                 raise MeasuringError(followed.pod.place, f"its log: {followed.fault}", "")
 
     def stop(self) -> None:
-        """Stop reading the controllers' logs, before the processes are ended; this may be called again."""
+        """Stop reading the controllers' logs; call this before the controllers' processes are ended. Idempotent."""
         for followed in self._followed:
             followed.stop()
 
     def apart(self) -> Sequence[int]:
-        """Return the process ids of the control plane: API server, etcd, and controllers in proxies' containers."""
+        """Return the process ids of the control plane, so that its CPU time is not counted as the proxy's.
+
+        These are the API server, etcd, and the controllers that run in a proxy's container.
+        """
         inside = [pid for followed in self._active for pid in followed.process.processes_but(followed.controller.proxy)]
         return [*inside, *self._servers.processes()]
 
     def deployed(self) -> Sequence[Object]:
-        """Return the Pods as the API server has them."""
+        """Return the Pod objects in the system's namespaces, as the API server has them."""
         return [pod for space in self._spaces for pod in self._api.list("v1", "Pod", space)]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap as the API server has it, which the controllers watch."""
+        """Return the data (key → text) of a ConfigMap as the API server has it; empty if there is no such ConfigMap."""
         return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def close(self) -> None:
-        """Delete the system's objects in the API server, after its processes have ended; this may be called again.
+        """Delete the system's objects in the API server, except namespaces and the node. Idempotent.
 
-        Namespaces and the node stay.
+        Call it after the system's processes have ended.
         """
         with self._lock:
             if self._over:
@@ -445,7 +468,7 @@ class ApiserverRoutes:
                     self._api.delete_all(api_version, kind, space, "", grace_s=0)
 
     def _write(self, obj: Object) -> None:
-        """Write an object to the API server, unless it was last written with the same content."""
+        """Write an object to the API server, unless the last write of this object had the same content."""
         reference = Reference.of(obj)
         with self._lock:
             if self._written.get(reference) != obj:
@@ -454,7 +477,11 @@ class ApiserverRoutes:
 
     @contextmanager
     def _keep_fault(self) -> Iterator[None]:
-        """Keep an error of the block, which writes to the API server, so that `check` raises the error later."""
+        """Catch a LabError of the block and store it, so that `check` raises it later.
+
+        The block writes to the API server, in whichever thread has noticed a change. An error there would reach
+        nobody.
+        """
         try:
             yield
         except LabError as error:
@@ -462,6 +489,6 @@ class ApiserverRoutes:
 
 
 def _describe_image(container: Container) -> str:
-    """Return a description of what runs instead of a container's image, or the image's name if none is known."""
+    """Return a description of the program that runs in place of a container's image; without one, the image's name."""
     controller = find_controller(container.repository)
     return (controller.about() if controller is not None else "") or container.image

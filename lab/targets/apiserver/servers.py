@@ -49,7 +49,7 @@ PLUGINS_OFF = "ServiceAccount,TaintNodesByCondition,Priority,StorageObjectInUseP
 
 
 class Servers:
-    """The two servers of one run, etcd and kube-apiserver."""
+    """The two servers of a Kubernetes API for one run: etcd and kube-apiserver, as processes on this machine."""
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -58,11 +58,13 @@ class Servers:
 
     @property
     def authority(self) -> str:
-        """The certificate of the authority that issued the API server's certificate, as PEM text; pods trust it."""
+        """The certificate (PEM) of the authority that signed the API server's certificate; pods need it to trust the server."""
         return _issue_certificate()["ca.crt"]
 
     def start(self) -> None:
-        """Start the servers in a thread, unless this was done before; `api` raises an error of that thread.
+        """Start etcd and kube-apiserver in a thread; a second call does nothing.
+
+        An error in that thread is raised by `api`.
 
         Raises:
             UsageError: A program is missing.
@@ -74,10 +76,10 @@ class Servers:
             self._starting = ThreadPoolExecutor(1, "servers").submit(self._run)
 
     def api(self) -> Api:
-        """Wait until the API server is ready, and return access to it.
+        """Wait until the API server is ready, and return the client for it.
 
         Raises:
-            LostError: The API server does not come up, or a server has ended.
+            LostError: The API server does not come up, or one of the two servers has ended.
 
         """
         assert self._starting is not None
@@ -88,11 +90,11 @@ class Servers:
         return api
 
     def processes(self) -> list[int]:
-        """Return the process ids of the servers that run."""
+        """Return the process ids of etcd and kube-apiserver, without a server that does not run."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def stop(self) -> None:
-        """End the servers; this may be called again."""
+        """End etcd and kube-apiserver; further calls do nothing."""
         self._stopped.set()
         if self._starting is not None:
             wait([self._starting])
@@ -102,7 +104,7 @@ class Servers:
         self._processes.clear()
 
     def _run(self) -> Api:
-        """Start etcd, then kube-apiserver once etcd answers, and return access to it; this is the thread's body."""
+        """Start etcd and then kube-apiserver, wait for each to answer, and return the client; this is the thread's body."""
         try:
             token = _prepare_files()
             self._start_process("etcd", *_ETCD)
@@ -131,7 +133,16 @@ class Servers:
             )
 
     def _wait_until(self, name: str, answers: Callable[[], bool]) -> None:
-        """Wait until a server answers. Raises LostError if it ends or the deadline passes."""
+        """Wait until a server answers.
+
+        Args:
+            name: The name of the server, `etcd` or `kube-apiserver`.
+            answers: The function that returns whether the server answers now.
+
+        Raises:
+            LostError: The server ends, does not answer within DEADLINE_S seconds, or was asked to stop.
+
+        """
         deadline = time.monotonic() + DEADLINE_S
         while not answers():
             if self._stopped.is_set():
@@ -176,7 +187,10 @@ _KUBE_APISERVER = (
 
 
 def _prepare_files() -> str:
-    """Write the servers' files (certificates, tokens, kubeconfig) and return the lab's new random token."""
+    """Write the files that etcd and kube-apiserver need (certificates, tokens, kubeconfig), and return the lab's token.
+
+    The token is new and random; with it the lab has all rights at the API server.
+    """
     FOLDER.mkdir(mode=0o700)
     token = secrets.token_hex(32)
     accounts = certificates.issue(certificates.CertificateRequest(("service-accounts",), "ecdsa-256"))
@@ -221,7 +235,7 @@ def _is_api_ready(pool: urllib3.PoolManager) -> bool:
 
 
 def _read_log_tail(name: str, lines: int = 3) -> str:
-    """Return the last lines that a server logged, joined into one line."""
+    """Return the last lines of a server's log, joined by ` | ` into one line, for an error message."""
     path = FOLDER / f"{name}.log"
     text = path.read_text(errors="replace") if path.is_file() else ""
     return " | ".join(text.strip().splitlines()[-lines:]) or "it printed nothing"

@@ -35,9 +35,10 @@ from lab.targets.local.target import LocalTarget
 
 
 class ApiserverTarget(LocalTarget):
-    """The target `apiserver`, which has one API server for a whole run, from `check` to `close`.
+    """The target `apiserver`: real controllers as local processes against one real API server.
 
-    If two systems are up at once (a pair), both use this API server.
+    The API server is started by `check` and ended by `close`, so it lasts for a whole run. If two systems are up at
+    once (a pair), both use it.
     """
 
     name = "apiserver"
@@ -48,10 +49,12 @@ class ApiserverTarget(LocalTarget):
         self.servers = Servers()
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Provide the programs while there is a network, then enter the namespaces; see `LocalTarget.enter`.
+        """Fetch or build the programs, then run the command inside namespaces; see `LocalTarget.enter`.
+
+        The programs are fetched first, because inside the namespaces there is no network.
 
         Raises:
-            UsageError: A program can be neither fetched nor made, or the namespaces are not allowed.
+            UsageError: A program can be neither fetched nor built, or the machine does not allow the namespaces.
 
         """
         if INSIDE not in os.environ:
@@ -59,7 +62,7 @@ class ApiserverTarget(LocalTarget):
         return super().enter(argv)
 
     def check(self) -> None:
-        """Check the prerequisites and start the servers, without waiting for them.
+        """Check the prerequisites, and start etcd and kube-apiserver without waiting until they are ready.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -69,11 +72,14 @@ class ApiserverTarget(LocalTarget):
         self.servers.start()
 
     def close(self) -> None:
-        """End the servers of the run; this may be called again."""
+        """End etcd and kube-apiserver; further calls do nothing."""
         self.servers.stop()
 
     def facts(self) -> Mapping[str, str]:
-        """Return the facts of the local target, and the versions of the servers and controllers."""
+        """Return the facts of a run, by name: those of the local target, and the versions of servers and controllers.
+
+        The local target's fact `allocator` is left out.
+        """
         additions = {
             "target": "apiserver: the real controllers as processes, a real API server (no kubelet, CNI or scheduler)",
             **{name: version(server(name)) for name in SERVERS},
@@ -83,21 +89,27 @@ class ApiserverTarget(LocalTarget):
         return {**inherited, **additions}
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        """Return a variant's manifests with names of this side only, because both sides share one API server."""
+        """Return a variant's manifests, renamed for one side of a pair.
+
+        Both sides share one API server, so their objects must not have the same names.
+        """
         return rename_for_side(variant.manifests, side)
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> Objects:
-        """Read those manifests into objects that the lab needs for its processes; the controller reads the others."""
+        """Parse those manifests that the lab needs to start processes, such as Deployments and Services.
+
+        The other manifests are left out: they are for the proxy's controller, which reads them from the API server.
+        """
         return super().read(objects.read(manifests))
 
     def realise(self, context: Context) -> Realisation:
-        """Return what to start instead of a container's image: command, environment and files (realisation).
+        """Return the command, environment and files to start instead of a container's image.
 
-        For the image of a controller this is the controller's own program, and for any other image the same as on
+        For the image of a controller they start the controller's own program. For any other image they are those of
         the local target.
 
         Raises:
-            UsageError: The image has another version than the program that stands for it here.
+            UsageError: The image has another version than the program that runs instead of it.
 
         """
         controller = table.find_controller(context.container.repository)
@@ -108,16 +120,22 @@ class ApiserverTarget(LocalTarget):
         return controller.realise(context)
 
     def program_versions(self) -> Mapping[str, str]:
-        """Return the versions of the backend's programs on PATH; proxies' programs come with the controllers."""
+        """Return program → version for the backend's programs on PATH.
+
+        Programs of proxies are not included, because they are part of the controllers' files.
+        """
         return table.program_versions(of_backend=True)
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Check that this target can run a variant and serve the points; see `LocalTarget.check_variant`.
+        """Check that this target can run a variant and serve the load points, without starting anything.
+
+        Returns:
+            Name of the load point → the endpoint that its load will go to.
 
         Raises:
-            UsageError: The manifests or a point contain something that cannot be honoured here.
-            NotMeasurableError: Only this target or machine cannot measure it; for example, the controller's files
-                lack a program that a read-back (a check of a setting in the running system) needs.
+            UsageError: The manifests or a point contain something that this target does not support.
+            NotMeasurableError: Only this target or machine cannot measure the variant. For example, a read-back (a
+                check of a setting in the running system) needs a program that the controller's files lack.
 
         """
         endpoints = super().check_variant(variant, points)
@@ -129,15 +147,18 @@ class ApiserverTarget(LocalTarget):
         return endpoints
 
     def order(self, objects: Objects) -> Sequence[Sequence[Pod]]:
-        """Return the pods in stages, which are started one after the other: backend, proxy, load balancer.
+        """Return the pods in three stages that are started one after the other: backend, proxy, load balancer.
 
-        So the backends exist when a controller looks for the first time, and a load balancer can resolve the proxy's
-        name when it starts.
+        In this order the backends already exist when a controller looks for them, and a load balancer can resolve the
+        proxy's name when it starts.
         """
         return [objects.role("backend"), objects.role("proxy"), objects.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether the proxy in a container keeps the backends of its start, since it has no controller."""
+        """Return whether the proxy in a container never gets other backends than those that it had at its start.
+
+        This is so for a proxy without a controller, because nothing reports later changes to the proxy.
+        """
         return table.find_controller(container.repository) is None
 
     def renews(self, container: Container) -> bool:
@@ -155,16 +176,20 @@ class ApiserverTarget(LocalTarget):
         changing: bool,
         side: Side,
     ) -> Routes:
-        """Return the component that writes a system's objects to the API server; see `LocalTarget.routes`."""
+        """Return the component that writes a system's objects to the API server.
+
+        The arguments are those of `LocalTarget.routes`.
+        """
         return ApiserverRoutes(
             [dict(obj) for obj in manifests], self.servers, side, objects, net, kubelet, log, changing
         )
 
 
 def _describe(controller: Controller) -> str:
-    """Return which program a controller is, with version and origin (`Controller.about`), for the facts of the run.
+    """Return a text with the controller's program, version and origin, for the facts of the run.
 
-    The result is empty if the controller's files are not here, or if the controller's containers report it instead.
+    The result is empty if the controller's files are not on this machine, or if the controller's own containers report
+    the version.
     """
     try:
         return controller.about()
@@ -173,9 +198,10 @@ def _describe(controller: Controller) -> str:
 
 
 def _has_program(container: Container, program: str) -> bool:
-    """Return whether a program can be run in a container.
+    """Return whether a container on this target can run a program such as `lsattr`.
 
-    A container that has the files of its image lacks the programs of the machine.
+    Most containers see the programs of this machine. A container that has the files of its image sees only the
+    programs in those files.
     """
     controller = table.find_controller(container.repository)
     if controller is None or controller.system == MACHINE:

@@ -38,24 +38,24 @@ _UNDECLARED = re.compile(r"field not declared in schema|unknown field")
 
 
 class ConflictError(LabError):
-    """The error for the API server's status 409: another client has made or changed the object meanwhile."""
+    """The error for an answer with status 409: another client has created or changed the object in the meantime."""
 
     exit_status = 1
 
 
 class DeniedError(UsageError):
-    """The error for a request that the API server denies: the user is unknown (401), or lacks a right (403).
+    """The error for a request that the API server denies, because the user is unknown (401) or lacks a right (403).
 
-    For a missing right the message names the user, the verb and the resource.
+    The message about a missing right contains the user, the verb and the resource.
     """
 
 
 @contextmanager
 def lost_without_right() -> Iterator[None]:
-    """Turn a DeniedError (the API server denies a right) of the block into a LostError, which stops the run.
+    """Raise a LostError, which stops the run, in place of a DeniedError (the user lacks a right) of the block.
 
-    A missing right says nothing about the variant. The context manager is also used as a decorator, for methods that
-    disrupt a system.
+    A missing right is no property of the measured variant, so the next variant would fail, too. The context manager is
+    also used as a decorator of methods that disrupt a system.
     """
     try:
         yield
@@ -66,9 +66,13 @@ def lost_without_right() -> Iterator[None]:
 
 
 def poll_until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
-    """Call `ask` every `poll_s` seconds until its result is truthy or `limit_s` seconds are over.
+    """Call a function again and again until its result is true or the time is over, and return the last result.
 
-    The last result is returned; it is falsy if the time was over.
+    Args:
+        ask: The function.
+        limit_s: The seconds after which the last result is returned even if it is false.
+        poll_s: The seconds between two calls.
+
     """
     deadline = time.monotonic() + limit_s
     while not (answer := ask()) and time.monotonic() <= deadline:
@@ -77,16 +81,16 @@ def poll_until(ask: Callable[[], T], limit_s: float, poll_s: float) -> T:
 
 
 class RefusedError(MeasuringError):
-    """The refusal of a request that reached the server: an invalid field, an admission webhook, a quota."""
+    """The error for a request that the API server has refused, for example because of an invalid field or a quota."""
 
 
 class Api(Connection):
-    """The API server of one kubeconfig context.
+    """A client for the API server of one kubeconfig context.
 
-    Every call raises LostError when the server does not answer.
+    Every method raises LostError when the server does not answer.
 
     Raises:
-        UsageError: There is no kubeconfig, or no such context in the kubeconfig.
+        UsageError: There is no kubeconfig, or the kubeconfig has no such context.
 
     """
 
@@ -101,7 +105,11 @@ class Api(Connection):
         return str(self.raw("/version")["gitVersion"])
 
     def resource(self, api_version: str, kind: str) -> tuple[str, bool] | None:
-        """Return the plural name of a kind and whether it has namespaces; None where the cluster does not know it."""
+        """Return how a kind's objects are addressed: the plural name of the kind, and whether it has namespaces.
+
+        The result is None if the cluster does not know the kind. An example is `Deployment` of `apps/v1` →
+        ('deployments', True).
+        """
         if kind not in self._kinds.get(api_version, {}):
             answer = self._send_checked("GET", api_version, _build_root(api_version), accepted=(404,))
             if answer.status == 404:
@@ -114,15 +122,17 @@ class Api(Connection):
         return self._kinds[api_version].get(kind)
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """Return an object; None when it does not exist or the cluster does not know its kind."""
+        """Return an object; None if it does not exist or the cluster does not know its kind."""
         path = self._build_path(api_version, kind, namespace, name)
         answer = self._send_checked("GET", _describe(kind, namespace, name), path, accepted=(404,)) if path else None
         return None if answer is None or answer.status == 404 else answer.json()
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """Return the objects of a kind, each with its apiVersion and kind; empty where the cluster lacks the kind.
+        """Return the objects of a kind, each with its apiVersion and kind; empty if the cluster does not know the kind.
 
         Args:
+            api_version: The API group and version, such as `apps/v1`.
+            kind: The kind, such as `Deployment`.
             namespace: The namespace to look in; None means all namespaces.
             labels: A label selector; empty selects all objects.
 
@@ -133,11 +143,13 @@ class Api(Connection):
         return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def listed(self, api_version: str, kind: str, namespace: str | None, labels: str = "") -> tuple[list[Object], str]:
-        """Return the objects of a kind, and the resourceVersion from which a `watch` continues the list.
+        """Return the objects of a kind, and the resourceVersion of this list.
 
-        The cluster must know the kind.
+        A `watch` from that resourceVersion reports every later change. The cluster must know the kind.
 
         Args:
+            api_version: The API group and version, such as `apps/v1`.
+            kind: The kind, such as `Deployment`.
             namespace: The namespace to look in; None means all namespaces.
             labels: A label selector; empty selects all objects.
 
@@ -149,13 +161,16 @@ class Api(Connection):
         return answer["items"], str(answer.get("metadata", {}).get("resourceVersion"))
 
     def watch(self, api_version: str, kind: str, namespace: str, since: str) -> Stream:
-        """Open a stream of the changes of a kind's objects; each line is one change in JSON.
+        """Open a stream of the changes of a kind's objects in a namespace; each line is one change as JSON.
 
         Args:
+            api_version: The API group and version, such as `apps/v1`.
+            kind: The kind, such as `Deployment`.
+            namespace: The namespace.
             since: The resourceVersion after which the changes begin.
 
         Raises:
-            OSError: No answer came.
+            OSError: The server does not answer.
 
         """
         query = {"watch": "true", "resourceVersion": since, "allowWatchBookmarks": "true", "timeoutSeconds": 3600}
@@ -164,13 +179,16 @@ class Api(Connection):
         )
 
     def follow(self, namespace: str, pod: str, container: str, since: str) -> Stream:
-        """Open a stream of a container's log, with the time of each line.
+        """Open a stream of a container's log; each line begins with the time at which it was written.
 
         Args:
-            since: The time to start from, as Kubernetes writes it (RFC 3339); empty means the log's beginning.
+            namespace: The namespace of the pod.
+            pod: The name of the pod.
+            container: The name of the container.
+            since: The time to start from, in Kubernetes' form (RFC 3339); empty means the beginning of the log.
 
         Raises:
-            OSError: No answer came.
+            OSError: The server does not answer.
 
         """
         query = {"container": container, "follow": "true", "timestamps": "true"} | (
@@ -183,9 +201,13 @@ class Api(Connection):
     def change(
         self, api_version: str, kind: str, name: str, namespace: str, body: Object, subresource: str = ""
     ) -> Object:
-        """Apply a strategic merge patch to an object or to one of its subresources; return the result.
+        """Apply a strategic merge patch to an object or to one of its subresources, and return the changed object.
 
         Args:
+            api_version: The API group and version, such as `apps/v1`.
+            kind: The kind, such as `Deployment`.
+            name: The name of the object.
+            namespace: The namespace of the object.
             body: The patch.
             subresource: The subresource, such as `resize`; empty means the object itself.
 
@@ -212,10 +234,11 @@ class Api(Connection):
         return str(answer.json()["status"]["token"])
 
     def evict(self, namespace: str, pod: str) -> str | None:
-        """Request the eviction of a pod.
+        """Request the eviction of a pod, without waiting for the pod's end.
 
         Returns:
-            None if the server evicts the pod; the server's message if a PodDisruptionBudget forbids the eviction.
+            None if the server accepts the request. If a PodDisruptionBudget forbids the eviction, the server's
+            message.
 
         """
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
@@ -229,9 +252,9 @@ class Api(Connection):
         raise self._parse_fault(answer, "POST", description)
 
     def apply(self, obj: Mapping[str, Any]) -> Object:
-        """Apply an object by server-side apply and return the result.
+        """Create or change an object by server-side apply, and return the object as the server has it.
 
-        The server removes fields that MANAGER applied before and omits now.
+        The server removes fields that the lab (as field manager MANAGER) applied before and that are missing now.
 
         Raises:
             UsageError: The server does not know one of the fields.
@@ -241,11 +264,21 @@ class Api(Connection):
         return self._write("PATCH", obj, query, obj["metadata"]["name"], "application/apply-patch+yaml")
 
     def create(self, obj: Mapping[str, Any]) -> Object:
-        """Create an object and return it; ConflictError when it exists already."""
+        """Create an object and return it as the server has it.
+
+        Raises:
+            ConflictError: The object exists already.
+
+        """
         return self._write("POST", obj, WRITE_QUERY)
 
     def replace(self, obj: Mapping[str, Any]) -> Object:
-        """Replace an object and return it; ConflictError when it has changed since its resourceVersion."""
+        """Replace an object, and return it as the server has it.
+
+        Raises:
+            ConflictError: The object has changed since the resourceVersion that `obj` contains.
+
+        """
         return self._write("PUT", obj, WRITE_QUERY, obj["metadata"]["name"])
 
     def delete(
@@ -257,13 +290,18 @@ class Api(Connection):
         grace_s: int | None = None,
         orphan: bool = False,
     ) -> bool:
-        """Request the deletion of an object; return True if it is gone already, False if it is still ending.
+        """Request the deletion of an object, and return whether it is gone already (True) or is still ending (False).
 
         An object that does not exist counts as gone.
 
         Args:
-            grace_s: The grace period in seconds; None means the one that the object itself states.
-            orphan: Whether the objects that the deleted object owns stay; otherwise the server deletes them afterwards.
+            api_version: The API group and version, such as `apps/v1`.
+            kind: The kind, such as `Deployment`.
+            name: The name of the object.
+            namespace: The namespace of the object; None for a kind without namespaces.
+            grace_s: The grace period in seconds; None means the one in the object's own spec.
+            orphan: Whether objects that the deleted object owns (such as a Deployment's pods) stay. If not, the server
+                deletes them afterwards.
 
         """
         path, description = self._build_path(api_version, kind, namespace, name), _describe(kind, namespace, name)
@@ -283,13 +321,16 @@ class Api(Connection):
         grace_s: int | None = None,
         orphan: bool = False,
     ) -> None:
-        """Request the deletion of all objects of a kind with these labels, by one request.
+        """Request the deletion of all objects of a kind that have certain labels, by a single request.
 
         Args:
+            api_version: The API group and version, such as `apps/v1`.
+            kind: The kind, such as `Deployment`.
             namespace: The namespace to look in; None means all namespaces.
             labels: A label selector.
-            grace_s: The grace period in seconds; None means the one that each object states.
-            orphan: Whether the objects that a deleted object owns stay; otherwise the server deletes them afterwards.
+            grace_s: The grace period in seconds; None means the one in each object's own spec.
+            orphan: Whether objects that a deleted object owns (such as a Deployment's pods) stay. If not, the server
+                deletes them afterwards.
 
         """
         if (path := self._build_path(api_version, kind, namespace)) is not None:
@@ -301,12 +342,15 @@ class Api(Connection):
     def log(
         self, namespace: str, pod: str, container: str, lines: int, previous: bool = False, times: bool = False
     ) -> str:
-        """Return the last lines that a container wrote; empty where it has no log, or none yet.
+        """Return the last lines of a container's log, as text; empty if the container has no log (yet).
 
         Args:
-            lines: How many lines.
+            namespace: The namespace of the pod.
+            pod: The name of the pod.
+            container: The name of the container.
+            lines: The number of lines.
             previous: Whether to read the log of the container before its last restart.
-            times: Whether each line starts with its time.
+            times: Whether each line starts with the time at which it was written.
 
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
@@ -317,7 +361,7 @@ class Api(Connection):
         return answer.data.decode(errors="replace") if answer.status < 300 else ""
 
     def raw(self, path: str) -> Any:
-        """Send a GET to a path and return the answer: the parsed JSON, or the text if the answer is no JSON."""
+        """Send a GET for a path and return the parsed JSON of the answer; if the answer is no JSON, its text."""
         answer = self._send_checked("GET", path, path)
         try:
             return answer.json()
@@ -325,11 +369,11 @@ class Api(Connection):
             return answer.data.decode(errors="replace")
 
     def denied(self, rights: Iterable[tuple[str, str, str, str | None]]) -> list[str]:
-        """Return those of the rights that the user does not have, in words such as `list nodes`.
+        """Return which of these rights the user does not have, as texts such as `list nodes in namespace default`.
 
         Args:
-            rights: Tuples of (verb, group, resource or resource/subresource, namespace); the namespace None means the
-                whole cluster.
+            rights: Tuples of (verb, API group, resource or resource/subresource, namespace). None in place of a
+                namespace means the whole cluster.
 
         """
 
@@ -374,11 +418,16 @@ class Api(Connection):
         accepted: Container[int] = (),
         read_s: float = READ_S,
     ) -> Answer:
-        """Send one request and return the answer; raise the error that the status stands for, if it is 300 or above.
+        """Send one request and return the answer; raise an error if the status of the answer is 300 or above.
 
         Args:
-            description: The object that the request is about, for the error's place.
-            accepted: The statuses of 300 and above that raise no error, such as 404 where the object may be missing.
+            method: The HTTP method.
+            description: The name of the object that the request is about, for the error's text.
+            path: The path.
+            query: The parameters of the query; None = none.
+            body: The body, which is sent as JSON; None sends none.
+            content_type: The content type of the body.
+            accepted: The statuses of 300 and above that raise no error, such as 404 if the object may be missing.
             read_s: The seconds to wait for the answer.
 
         """
@@ -402,7 +451,14 @@ class Api(Connection):
         return f"{_build_root(api_version)}{inner}/{plural}" + (f"/{name}" if name else "")
 
     def _parse_fault(self, answer: Answer, method: str, description: str) -> LabError:
-        """Return the error that a bad answer stands for, with the server's message."""
+        """Return the exception to raise for an answer with a bad status; it contains the server's message.
+
+        Args:
+            answer: The answer.
+            method: The HTTP method of the request.
+            description: The name of the object that the request is about.
+
+        """
         place = f"{self.place}: {description}"
         try:
             message = str(answer.json().get("message") or "").strip()
@@ -428,7 +484,7 @@ def _build_root(api_version: str) -> str:
 
 
 def _describe(kind: str, namespace: str | None = None, name: str | None = None) -> str:
-    """Return an object's name for messages, such as `Deployment ingress-lab/proxy`."""
+    """Return an object's name for messages: kind, namespace and name, such as `Deployment ingress-lab/proxy`."""
     return " ".join(filter(None, (kind, "/".join(filter(None, (namespace, name))))))
 
 

@@ -49,9 +49,10 @@ exit 1
 
 
 class Changes:
-    """The changes that disruptions make to one variant that is up on a cluster; `ClusterSystem` is a subclass.
+    """The methods with which disruptions change a variant that is up on a cluster, such as ending a pod.
 
-    Every method raises MeasuringError with the API server's message when the server refuses.
+    `ClusterSystem` is a subclass. If the API server refuses a change, the method raises MeasuringError with the
+    server's message.
     """
 
     def __init__(
@@ -63,13 +64,13 @@ class Changes:
         namespace: str,
         run: str,
     ) -> None:
-        """Prepare the changes of a variant.
+        """Store what the methods need; nothing is changed yet.
 
         Args:
             api: The cluster.
             images: The images to use.
-            inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones; None where pods and
-                routes may not change.
+            inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones. None if pods and
+                routes may not change while the variant is up.
             manifests: The variant's objects.
             namespace: The namespace of the variant's pods.
             run: The name of the run, for labels.
@@ -83,7 +84,7 @@ class Changes:
         self._recorder: ClusterRecorder | None = None
 
     def first(self, role: Role) -> Object:
-        """Return the first pod of a role: the oldest ready one, or, if none is ready, the oldest not being deleted.
+        """Return the oldest ready pod of a role; if no pod is ready, the oldest pod that is not being deleted.
 
         Raises:
             MeasuringError: The role has no pod, or all its pods are being deleted.
@@ -98,15 +99,15 @@ class Changes:
 
     @lost_without_right()
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the first pod of a role (its oldest ready pod) in one of three ways.
+        """End the oldest ready pod of a role in one of three ways, without waiting for its end.
 
         Args:
             role: The role, such as `proxy`.
-            how: `delete` deletes the pod, `evict` requests its eviction (as a drain does), and `crash` sends SIGKILL to
-                the first process of the pod's first container.
+            how: `delete` deletes the pod, `evict` requests its eviction (as a drain does), and `crash` sends SIGKILL
+                to the first process of the pod's first container.
 
         Returns:
-            False if a PodDisruptionBudget refused the eviction, else True.
+            False if a PodDisruptionBudget forbids the eviction, else True.
 
         """
         pod = self.first(role)
@@ -125,14 +126,25 @@ class Changes:
 
     @lost_without_right()
     def scale(self, role: Role, replicas: int) -> None:
-        """Set the number of replicas of the Deployment that makes a role's pods."""
+        """Set the number of replicas of the Deployment that makes a role's pods.
+
+        Args:
+            role: The role, such as `proxy`.
+            replicas: The number.
+
+        """
         self._patch_deployment(role, {"replicas": replicas})
 
     @lost_without_right()
     def roll(self, role: Role) -> None:
-        """Start a rolling update of a role's Deployment, in which new pods with the same containers replace the old.
+        """Start a rolling update of a role's Deployment: new pods of an unchanged configuration replace the old ones.
 
-        An annotation of the pods gets the time to a microsecond, so two calls within a second are two updates.
+        The update is caused by an annotation of the pods with the present time. The time is exact to a microsecond, so
+        two calls within a second cause two updates.
+
+        Args:
+            role: The role, such as `proxy`.
+
         """
         self._patch_deployment(
             role, {"template": {"metadata": {"annotations": {RESTARTED: datetime.now(UTC).isoformat()}}}}
@@ -140,16 +152,19 @@ class Changes:
 
     @lost_without_right()
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """Limit the CPU of a role's running pods (squeeze them), or restore the limit that the manifests set.
+        """Change the CPU limit of a role's running pods, or restore the limit that the manifests set.
 
-        Every pod that is not being deleted is limited, ready or not, because a starved pod soon becomes unready. A
-        sample's `watch` does not look into limited pods. Kubernetes can change a limit but not remove it. So where the
-        manifests set none, the pods get the CPU count of their node as the limit [tried, 1.34]. While the limit is
-        restored, a pod that does not take it raises no error, unless the cluster or a right is lost.
+        All pods that are not being deleted are changed, even unready ones, because a pod without enough CPU soon
+        becomes unready. Until the limit is restored, a sample's `watch` reads these pods at the beginning and the end
+        of the sample only.
+
+        Kubernetes can change a limit but not remove it [tried, 1.34]. If the manifests set no limit, it is restored to
+        the number of CPUs of the pod's node. If a pod's limit cannot be restored, no error is raised, unless the
+        cluster or a right is gone.
 
         Args:
-            role: The role of the pods.
-            cpu: The limit in Kubernetes' form (`20m`); None restores the limit.
+            role: The role of the pods, such as `proxy`.
+            cpu: The limit in Kubernetes' form, such as `20m`; None restores the limit.
 
         """
         self._squeezed.add(role)
@@ -181,8 +196,12 @@ class Changes:
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """Create or change objects, such as Routes, in the variant's namespace while the variant is up.
 
-        The objects get the run's label and the labels that all objects of the variant share. New objects are put on the
-        list of the lab's objects first, so that they are removed with the others.
+        The objects get the run's label, and the labels that all objects of the variant have in common. New objects are
+        first added to the inventory (the list of the lab's objects), so that they are removed with the others.
+
+        Args:
+            objects: The objects.
+
         """
         assert self._inventory is not None, "up(changing=True) comes first"
         labels = [set((obj["metadata"].get("labels") or {}).items()) for obj in self._manifests]
@@ -198,17 +217,19 @@ class Changes:
         act_by_rank(completed, lambda ref: self._api.apply(completed[ref]))
 
     def settle(self, kill: Callable[[Object], object]) -> None:
-        """Kill at once the pods that are being deleted with a long grace period, because the measuring is over.
+        """Kill the pods that are being deleted with a long grace period, so that the end of the measurement need not wait.
 
-        A router's grace period is an hour. A container that does not end by `kill` is killed from its node. A pod that
-        cannot be killed raises no error here, because the later wait for the end of all pods reports it.
+        The grace period of an OpenShift router, for example, is an hour. A container that is not ended by `kill` is
+        killed from its node. A pod that cannot be killed raises no error here: the later wait for the end of all pods
+        reports it.
 
         Args:
-            kill: Kills the processes of a pod's container from inside; it raises LabError when that fails.
+            kill: The function that kills the processes of a pod's container from inside. It raises LabError if that
+                fails.
 
         Raises:
             LostError: The cluster is gone.
-            DeniedError: A right is missing.
+            DeniedError: The user lacks a right.
 
         """
         for pod in (pod for pod_role in ROLES for pod in self._list_pods(pod_role)):
@@ -224,14 +245,22 @@ class Changes:
         return self._api.list("v1", "Pod", self._namespace, f"{ROLE_LABEL}={role}")
 
     def _is_running(self, pod: Mapping[str, Any]) -> bool:
-        """Return whether the pod's first container still runs and has the ID that this description of the pod has."""
+        """Return whether the first container of a pod still runs and was not restarted.
+
+        Args:
+            pod: The pod as the API server described it earlier; the container's ID in it is compared with the present
+                one.
+
+        """
         current = self._api.get("v1", "Pod", pod["metadata"]["name"], self._namespace)
         return current is not None and running(current) and container_id(current) == container_id(pod)
 
     def _find_deployment(self, wanted_role: Role) -> tuple[Mapping[str, Any], Reference]:
-        """Return the manifest object behind a role's pods, and the identity of the Deployment that makes the pods.
+        """Find the Deployment that makes a role's pods, and the object in the manifests to which it is due.
 
-        The object is that Deployment itself, or one from which a controller makes the Deployment.
+        Returns:
+            The object in the manifests, and the identity of the Deployment. The object is the Deployment itself, or
+            one from which a controller makes the Deployment.
 
         Raises:
             UsageError: No Deployment makes the role's pods.
@@ -249,14 +278,14 @@ class Changes:
         self._api.change(ref.api_version, ref.kind, ref.name, ref.namespace, {"spec": spec})
 
     def _read_capacity(self, pod: Mapping[str, Any]) -> str:
-        """Return the CPU count of a pod's node."""
+        """Return the number of CPUs of the node on which a pod runs, as Kubernetes writes it."""
         node = self._api.get("v1", "Node", pod["spec"]["nodeName"])
         if node is None:
             raise MeasuringError(f"node {pod['spec']['nodeName']}", "is gone", "see `kubectl get nodes`")
         return str(node["status"]["capacity"]["cpu"])
 
     def _await_resize(self, name: str, cpu: str) -> None:
-        """Wait until the kubelet reports a pod's new CPU limit, or the pod's container ends.
+        """Wait until the kubelet reports a pod's new CPU limit; return early if the pod's container ends.
 
         Raises:
             MeasuringError: The kubelet refuses the limit, or has not set it after RESIZED_S seconds.
@@ -283,10 +312,12 @@ class Changes:
 
 @contextmanager
 def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
-    """Suppress a LabError of the block, if the block undoes a change and neither the cluster nor a right is lost.
+    """Suppress an error of a block that undoes a change, because a failure to undo it must not end the run.
+
+    LostError and DeniedError are raised nevertheless: then the cluster or a right is gone.
 
     Args:
-        undoing: Whether the block undoes a change; otherwise no error is suppressed.
+        undoing: Whether the block undoes a change. If not, every error is raised.
 
     """
     try:
@@ -299,15 +330,15 @@ def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
 
 
 def crash_container(api: Api, image: str, pod: Mapping[str, Any], run: str) -> None:
-    """Send SIGKILL to the first process of a pod's first container, from its node.
+    """Kill a pod's first container by sending SIGKILL to its first process (PID 1).
 
-    Nothing inside a container can kill the container's PID 1. So the lab starts a second pod that sees the node's
-    processes (hostPID; the namespace must allow privileged pods). That pod looks for the process that is number 1 in
-    the container, kills the process, and is removed again. This takes 0.5 to 2 s on a node that has the image.
+    No process inside a container can kill the container's PID 1. So a second pod is started on the same node with
+    hostPID, by which it sees all processes of the node. It finds the process in question, kills it, and is removed
+    again. This takes 0.5 to 2 s on a node that has the image. The namespace must allow privileged pods.
 
     Args:
         api: The cluster.
-        image: The image of the pod that kills.
+        image: The image of the second pod.
         pod: The pod whose container is killed.
         run: The name of the run, for labels.
 

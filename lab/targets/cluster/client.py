@@ -39,9 +39,9 @@ OURS = " # ingress-lab"
 
 
 class ClientPod(Shell):
-    """The pod on the cluster in which load generators run, and a shell into the pod; `ensure` makes the pod.
+    """The pod on the cluster in which load generators run (the generator's pod), with a shell into it.
 
-    Every method raises LostError when that very pod is gone, even if another one has taken its name.
+    `ensure` creates the pod. Every method raises LostError if this pod is gone, even if a new pod has the same name.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
@@ -53,10 +53,10 @@ class ClientPod(Shell):
 
     @classmethod
     def ensure(cls, api: Api, images: Images, run: str, deadline: float) -> ClientPod:
-        """Return the pod for load generators, once it is ready; make it, or replace one that does not match.
+        """Return the generator's pod once it is ready; create it if there is none.
 
-        An existing pod must be ready and have the present manifests. Processes that a crashed lab left running in the
-        pod are killed.
+        An existing pod is kept if it is ready and was made from the present manifests; otherwise a new one replaces
+        it. Processes that a crashed lab has left running in the pod are killed.
 
         Args:
             api: The cluster.
@@ -65,8 +65,8 @@ class ClientPod(Shell):
             deadline: The last moment, by time.monotonic().
 
         Raises:
-            UsageError: The pod's namespace belongs to somebody else.
-            MeasuringError: The pod does not come up, or its predecessor does not end.
+            UsageError: The pod's namespace exists and is not the lab's.
+            MeasuringError: The pod does not come up, or the pod that it replaces does not end.
 
         """
         rendered = kustomize.parse_objects(kustomize.render([MANIFESTS]))
@@ -99,9 +99,9 @@ class ClientPod(Shell):
 
     @property
     def open_files(self) -> int | None:
-        """The hard limit of open files in the generator's pod; None = no limit.
+        """The largest number of files that a process in the generator's pod may open (the hard limit); None = no limit.
 
-        Other containers of the cluster are assumed to have the same limit.
+        The lab assumes that the cluster's other containers have the same limit.
         """
         return self._read_number("ulimit -Hn")
 
@@ -115,7 +115,7 @@ class ClientPod(Shell):
         return int(output) if output.isdigit() else None
 
     def check(self) -> None:
-        """Raise LostError unless the pod is still the one that `ensure` returned."""
+        """Raise LostError if the pod is gone, is being deleted, or was replaced by another pod."""
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         same = pod is not None and pod["metadata"]["uid"] == self._uid
         pods.check_running(self.place, pod if same else None)
@@ -123,7 +123,7 @@ class ClientPod(Shell):
     def installed(self, generator: Generator) -> Installed | None:
         """Return the path and version of a load generator in the pod; None if the pod's image lacks the generator.
 
-        Each generator is looked up once.
+        The result of the first call for a generator is stored and returned by later calls.
         """
         if generator.name not in self._installed:
             self._installed[generator.name] = None
@@ -144,7 +144,7 @@ class ClientPod(Shell):
         stderr: IO[bytes] | int = DEVNULL,
         used: str = "",
     ) -> HeldProcess:
-        """Prepare a load generator in the pod, which starts when `HeldProcess.go` is called.
+        """Prepare a load generator in the pod; it starts when `HeldProcess.go` is called.
 
         The arguments are those of `Shell.held`.
 
@@ -156,13 +156,14 @@ class ClientPod(Shell):
         return super().held(argv, files, stdout, stderr, used)
 
     def used_s(self, files: Sequence[str]) -> float | None:
-        """Return the CPU seconds of load generators that have ended, and remove the files that report them.
+        """Return the sum of the CPU seconds that ended load generators have used, and remove the files with these numbers.
 
         Args:
-            files: The names of the files, which were passed to `held` as `used`.
+            files: The names of the files, one for each generator, as they were passed to `held` as `used`.
 
         Returns:
-            The sum in seconds. None where a generator left no file (it never began or was killed), and for no files.
+            The sum in seconds. None if a generator has left no file (it never began or was killed), or if `files` is
+            empty.
 
         """
         if not files:
@@ -176,12 +177,12 @@ class ClientPod(Shell):
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
-        """Make host names resolve to given addresses in the generator's pod (by /etc/hosts) until the block ends.
+        """Make host names resolve to the given addresses in the generator's pod (by /etc/hosts) until the block ends.
 
-        Names from other blocks that are open at the same time stay.
+        Several such blocks may be open at the same time; each removes only its own names at its end.
 
         Args:
-            addresses: The address of each host, by name.
+            addresses: Host name → IP address.
 
         Raises:
             MeasuringError: /etc/hosts cannot be written.
@@ -203,9 +204,9 @@ class ClientPod(Shell):
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """Rewrite the pod's /etc/hosts: the pod's own lines, then a line for each host of an open `resolving` block.
+        """Rewrite the pod's /etc/hosts with its original lines and one line for each host of the open `resolving` blocks.
 
-        The file is a mount, so it is overwritten in place.
+        The file is overwritten in place, because it is a mount.
         """
         pod_lines = [line for line in self.run(["cat", HOSTS]).stdout.splitlines() if not line.endswith(OURS)]
         ours = {host: address for addresses in self._resolved for host, address in addresses.items()}
@@ -217,7 +218,7 @@ class ClientPod(Shell):
 
 
 def parse_times_seconds(text: str) -> float:
-    """Return the seconds of a time as the shell's `times` prints it, such as `1m2.340000s`.
+    """Convert a duration in the form that the shell's `times` prints to seconds: `1m2.340000s` → 62.34.
 
     Raises:
         ValueError: The text has another form.
@@ -232,9 +233,13 @@ def parse_times_seconds(text: str) -> float:
 def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
     """Measure by how many seconds a container's clock is ahead of the lab's.
 
-    The container's date(1) is read between two readings of the lab's clock. It was read at some moment of that round
-    trip, so the middle of the round trip is wrong by half of it at most. The shortest of several round trips is the
-    best (Cristian, 1989). The clocks may drift apart later: measure the offset before and after a sample.
+    The container's date(1) is read between two readings of the lab's clock. If it is assumed to be read in the middle
+    between the two, the error is at most half the time between them. The shortest of several such round trips is used
+    (Cristian, 1989). The clocks may drift, so measure the offset before and after a sample.
+
+    Args:
+        shell: The shell into the container.
+        tries: The number of round trips.
 
     Raises:
         MeasuringError: The container's date(1) prints no fractions of a second.
@@ -255,24 +260,25 @@ def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
 
 
 def open_tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> Shell:
-    """Return a shell with programs that the image of a pod's container lacks (ss, lsattr, sockperf).
+    """Return a shell in which programs can be run that the image of a pod's container lacks (ss, lsattr, sockperf).
 
-    The programs are in an ephemeral container of the generators' image, which is started unless it already runs. The
-    ephemeral container has the pod's network, and the given container's process namespace, securityContext and volumes.
-    So it may look at what the container's processes may look at, and at nothing more. Links in /proc/PID (root, fd)
-    also need the same group: where a manifest names a runAsUser and no runAsGroup, they are closed. The ephemeral
-    container stays in the pod, asleep.
+    The shell is in an ephemeral container of the generators' image, which is added to the pod unless it already
+    exists. It shares the pod's network, and the given container's process namespace, securityContext and volumes. So
+    it can see what the container's processes can see, and nothing more.
+
+    The links in /proc/PID (root, fd) can be followed only by a process of the same group. They cannot be followed if
+    the manifest sets a runAsUser but no runAsGroup. The ephemeral container stays in the pod, asleep.
 
     Args:
         api: The cluster.
         images: The images to use.
         pod: The pod.
-        container: The name of the pod's container that is to be looked at.
+        container: The name of the container that is to be looked at.
 
     Raises:
         LostError: The pod is gone.
-        MeasuringError: The tools do not start.
-        DeniedError: The right to add them is missing (patch on pods/ephemeralcontainers).
+        MeasuringError: The ephemeral container does not start.
+        DeniedError: The user lacks the right to add it (patch on pods/ephemeralcontainers).
 
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -330,9 +336,10 @@ def describe_ephemeral_container(name: str, image: str, target: Mapping[str, Any
 
 
 def _find_state(pod: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the state of a pod's ephemeral container; empty where the kubelet has not reported a state yet.
+    """Return the state of a pod's ephemeral container, as the API server reports it.
 
-    The state has one of the keys `running`, `waiting` and `terminated`.
+    The state has one of the keys `running`, `waiting` and `terminated`. It is empty if the kubelet has reported no
+    state yet.
     """
     statuses = pod.get("status", {}).get("ephemeralContainerStatuses") or ()
     return next((item.get("state") or {} for item in statuses if item["name"] == name), {})

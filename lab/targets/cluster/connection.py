@@ -31,7 +31,10 @@ BLIP_S = 5.0
 
 
 class Stream:
-    """An answer of the API server that continues line by line: one thread reads it, any thread may close it."""
+    """The lines of an answer that the API server continues to write, such as a watch or a log.
+
+    One thread reads the lines. Any thread may close the stream.
+    """
 
     def __init__(self, response: Answer) -> None:
         self._response, self._closed = response, False
@@ -55,7 +58,7 @@ class Stream:
             self._response.close()
 
     def close(self) -> None:
-        """End the answer, even while another thread waits for its next line. Idempotent."""
+        """End the stream, even while another thread waits for its next line. Idempotent."""
         self._closed = True
         with suppress(Exception):  # it has ended already
             self._response.shutdown()
@@ -64,7 +67,8 @@ class Stream:
 def list_contexts() -> list[str]:
     """Return the names of the contexts in the user's kubeconfig, for error messages.
 
-    The list is empty where the kubeconfig has no context or cannot be read: opening a context reports that fault.
+    The list is empty if there is no context or the kubeconfig cannot be read. That fault is reported later, when a
+    context is opened.
     """
     try:
         return _read_contexts(_kubeconfig_files(None))
@@ -73,9 +77,13 @@ def list_contexts() -> list[str]:
 
 
 def _read_contexts(files: str) -> list[str]:
-    """Return the names of all contexts in the kubeconfig files of a path list (as in KUBECONFIG).
+    """Return the names of all contexts in several kubeconfig files.
 
     The kubernetes library has such a function, too, but it refuses a kubeconfig without a current context.
+
+    Args:
+        files: The paths of the files, joined by `:` as in the environment variable KUBECONFIG.
+
     """
     from kubernetes.config.kube_config import KubeConfigMerger  # see the module's docstring
 
@@ -88,10 +96,10 @@ def _kubeconfig_files(kubeconfig: Path | None) -> str:
 
 
 class Connection:
-    """The connection to the API server of one kubeconfig context; nothing is sent before the first request.
+    """A connection to the API server of one kubeconfig context; nothing is sent before the first request.
 
     Raises:
-        UsageError: There is no kubeconfig, no such context, or there are no credentials.
+        UsageError: There is no kubeconfig, the kubeconfig has no such context, or there are no credentials.
 
     """
 
@@ -101,7 +109,7 @@ class Connection:
         self._open()
 
     def _open(self) -> None:
-        """Load the credentials again, and make a client with new connections."""
+        """Load the credentials from the kubeconfig, and replace the HTTP client by one with new connections."""
         from kubernetes import client, config  # see the module's docstring
 
         self._configuration = client.Configuration()
@@ -143,18 +151,23 @@ class Connection:
         read_s: float = READ_S,
         accepted: Container[int] = (),
     ) -> Answer:
-        """Send one request and return the answer, whatever its status is: the caller handles bad statuses.
+        """Send one request and return the answer, whatever its status is; the caller handles bad statuses.
 
-        For BLIP_S seconds the request is sent again if no answer comes, or a status that means `not now` (429, 502, 503
-        and 504). After a 401 it is sent again once, with fresh credentials, because a cloud's token is valid for only a
-        quarter of an hour.
+        The request is repeated for BLIP_S seconds if there is no answer, or if the status means that the server cannot
+        do it now (429, 502, 503 or 504). After a 401 it is repeated once with fresh credentials, because the token of
+        a cloud may be valid for a quarter of an hour only.
 
         Args:
+            method: The HTTP method.
+            path: The path.
+            query: The parameters of the query; None = none.
+            body: The body, which is sent as JSON; None sends none.
+            content_type: The content type of the body.
             read_s: The seconds to wait for the answer.
-            accepted: The statuses that are returned at once, although they could mean `not now` (an eviction's 429).
+            accepted: Statuses after which the request is not repeated, such as the 429 of a refused eviction.
 
         Raises:
-            LostError: The server has not answered, or has kept refusing for now, for BLIP_S seconds.
+            LostError: For BLIP_S seconds the server did not answer, or answered that it cannot do it now.
             UsageError: The TLS handshake failed.
 
         """
@@ -188,13 +201,18 @@ class Connection:
             delay_s = min(1.0, delay_s * 2)
 
     def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
-        """Send a GET whose answer continues line by line, and return the stream of the answer.
+        """Send a GET whose answer the server continues to write, and return a stream of the answer's lines.
+
+        Args:
+            path: The path.
+            query: The parameters of the query.
 
         Returns:
-            The stream; the plain answer where its status is 300 or above.
+            The stream. If the status is 300 or above, the ordinary answer instead.
 
         Raises:
-            OSError: No answer came. The request is not repeated, because only the caller knows what was missed.
+            OSError: The server does not answer. The request is not repeated, because only the caller knows what it
+                missed.
 
         """
         response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, preload=False)
@@ -211,10 +229,10 @@ class Connection:
             body: The body, which is sent as JSON; None sends none.
             content_type: The content type of the body.
             read_s: The seconds to wait for the answer; None = no limit.
-            preload: Whether to read the response completely before it is returned.
+            preload: Whether to read the whole body before returning.
 
         Raises:
-            OSError: Something prevented an answer.
+            OSError: There is no answer, for whatever reason.
 
         """
         import urllib3  # the kubernetes library's own
@@ -240,7 +258,7 @@ class Connection:
 
 
 def _find_cause(error: BaseException) -> str:
-    """Return the innermost cause of an error on one line, such as `Connection refused`."""
+    """Return a short text for the innermost cause of an error, such as `Connection refused` or `timed out`."""
     chain = [error]
     while (inner := chain[-1].__cause__ or chain[-1].__context__) is not None and inner not in chain:
         chain.append(inner)

@@ -28,12 +28,13 @@ ROOT = Path(__file__).parents[3]
 
 
 def bring_tool(tool: str) -> None:
-    """Make sure that a program is on PATH; scripts/bring fetches one that is missing.
+    """Make sure that a program is on PATH; if it is missing, the script scripts/bring downloads it.
 
-    A copy that scripts/bring fetched earlier is brought again. The fetching is reported on stderr, with its time.
+    The script also runs if the program on PATH is a copy that it downloaded earlier, to bring that up to date. It
+    reports a download on stderr.
 
     Raises:
-        UsageError: The program is not on PATH and cannot be brought.
+        UsageError: The program is not on PATH and cannot be downloaded.
 
     """
     path = shutil.which(tool)
@@ -49,10 +50,16 @@ def bring_tool(tool: str) -> None:
 def run_program(
     argv: Sequence[str], timeout_s: float, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program and return its output and exit status, whatever the status is.
+    """Run a program, and return its output and exit status even if it fails.
+
+    Args:
+        argv: The command.
+        timeout_s: The seconds that the program may take.
+        stdin: The text for its standard input.
+        env: Its environment; None = that of this process.
 
     Raises:
-        UsageError: The program cannot be run, or does not end within `timeout_s` seconds.
+        UsageError: The program cannot be started, or does not end in time.
 
     """
     try:
@@ -75,16 +82,17 @@ def run_program(
 
 
 def run_for_output(argv: Sequence[str], timeout_s: float, place: str, remedy: str) -> str:
-    """Run a program and return its stdout.
+    """Run a program that is expected to succeed, and return its stdout.
 
     Args:
         argv: The command.
         timeout_s: The seconds that the program may take.
-        place: The place of the error when the program fails.
-        remedy: The remedy of that error.
+        place: The `place` of the UsageError that is raised if the program fails.
+        remedy: The `remedy` of that error.
 
     Raises:
-        UsageError: The program fails (the error has the last line of its output), cannot be run, or takes too long.
+        UsageError: The program fails (the error contains the last line of its output), cannot be started, or takes too
+            long.
 
     """
     done = run_program(argv, timeout_s)
@@ -96,7 +104,7 @@ def run_for_output(argv: Sequence[str], timeout_s: float, place: str, remedy: st
 def find_last_line(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last line of a program's output that is not empty, because programs print their error there.
 
-    Without any output the exit status is returned in words.
+    If there is no output, the result is `exit status N`.
     """
     lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {done.returncode}"
@@ -104,12 +112,12 @@ def find_last_line(done: subprocess.CompletedProcess[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The Docker engine that answered this user.
+    """The Docker engine that this user can use.
 
     Attributes:
         version: The engine's version.
-        root: The folder where the engine keeps images and containers; the folder may be on another machine (Docker
-            Desktop, DOCKER_HOST).
+        root: The folder where the engine keeps images and containers. It may be on another machine (with Docker
+            Desktop or DOCKER_HOST).
 
     """
 
@@ -118,7 +126,7 @@ class Engine:
 
 
 def find_engine() -> Engine:
-    """Return the Docker engine that answers this user.
+    """Ask the Docker engine for its version and data folder, and return both.
 
     Raises:
         UsageError: No engine answers, or this user may not use it.
@@ -139,7 +147,7 @@ def find_engine() -> Engine:
 
 
 def free_bytes(engine: Engine) -> int | None:
-    """Return the free bytes in the folder where the engine keeps its data; None if it is not on this machine."""
+    """Return the free disk space in the engine's data folder in bytes; None if the folder is not on this machine."""
     try:
         return shutil.disk_usage(engine.root).free
     except OSError:
@@ -158,7 +166,7 @@ def check_disk(engine: Engine) -> None:
 
 
 def find_image_id(reference: str) -> str | None:
-    """Return the ID of an image that the engine holds under this name; None if it holds none."""
+    """Return the ID of the image that the Docker engine has under a name; None if it has none."""
     done = run_program(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
     return done.stdout.strip() if done.returncode == 0 else None
 
@@ -166,7 +174,7 @@ def find_image_id(reference: str) -> str | None:
 def ensure_image(
     cluster: str, nodes: Iterable[str], short: str, reference: str
 ) -> Literal["there", "loaded", "pulled"]:
-    """Make sure that every node of a kind cluster has an image, and return how the image got there.
+    """Make sure that every node of a kind cluster has an image; load or pull it if necessary.
 
     Args:
         cluster: The name of the kind cluster.
@@ -175,10 +183,11 @@ def ensure_image(
         reference: The reference of the image.
 
     Returns:
-        `there` if all nodes had the image, `loaded` if it came from the local Docker engine, else `pulled`.
+        `there` if all nodes had the image already, `loaded` if it was copied from the local Docker engine, `pulled` if
+        the nodes pulled it from its registry.
 
     Raises:
-        UsageError: The image cannot be had from anywhere.
+        UsageError: The image can be neither loaded nor pulled.
 
     """
     image_id = None if "@" in reference else find_image_id(reference)
@@ -217,7 +226,14 @@ def expand_reference(reference: str) -> str:
 
 
 def _has_image(node: str, reference: str, image_id: str | None) -> bool:
-    """Return whether a node has an image under a name and with an ID; the ID None accepts any image of that name."""
+    """Return whether a node has an image.
+
+    Args:
+        node: The name of the node's container.
+        reference: The reference of the image.
+        image_id: The ID that the image must have; None accepts any.
+
+    """
     argv = ["docker", "exec", node, "crictl", "images", "--output", "json"]
     listing = run_for_output(argv, 60.0, f"node {node}", "`just down kind` removes the cluster; then `just up kind`")
     full_name = expand_reference(reference)

@@ -55,7 +55,9 @@ Object = Mapping[str, Any]
 
 
 def connect(api: Api, address: tuple[str, int], timeout_s: float) -> socket.socket:
-    """Return a socket whose TCP connection starts in the generator's pod and leads to a host and port.
+    """Open a TCP connection from the generator's pod to a host and port, and return a local socket for it.
+
+    The bytes are tunnelled through the API server (port-forward) and the pod's SOCKS server.
 
     Args:
         api: The cluster.
@@ -87,10 +89,10 @@ def connect(api: Api, address: tuple[str, int], timeout_s: float) -> socket.sock
 
 
 def _open_websocket(api: Api, timeout_s: float) -> Any:
-    """Return a websocket that forwards to the SOCKS port of the generator's pod, opened through the API server.
+    """Open a port-forward to the SOCKS port of the generator's pod through the API server, and return its websocket.
 
-    It uses the credentials and the HTTP proxy of the API's client. The kubernetes library's own port-forward has no
-    timeout.
+    The credentials and the HTTP proxy are those of the API's client. The port-forward of the kubernetes library is not
+    used, because it has no timeout.
     """
     import certifi
     import websocket
@@ -125,7 +127,7 @@ def _open_websocket(api: Api, timeout_s: float) -> Any:
 
 
 def _pump(websocket: Any, local: socket.socket) -> None:
-    """Move bytes between a websocket and a local socket until one of them ends, then end the other one."""
+    """Copy bytes between a websocket and a local socket in both directions, until one of them ends; then close the other."""
     opened: set[int] = set()
     remote = websocket.sock
     with local, contextlib.suppress(Exception):  # whatever ends it, the caller sees the end of its socket
@@ -152,12 +154,12 @@ def _pump(websocket: Any, local: socket.socket) -> None:
 
 
 def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
-    """Request from the SOCKS server a connection to a host and port (RFC 1928), without a password.
+    """Ask the SOCKS server at the other end of a connection to connect to a host and port (RFC 1928, without a password).
 
     The server resolves the host's name.
 
     Raises:
-        OSError: The server cannot connect, or its connection has ended.
+        OSError: The server cannot connect, or the connection to the server has ended.
 
     """
     name = host.encode("idna")
@@ -172,7 +174,10 @@ def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
 
 
 def _exchange(connection: socket.socket, request: bytes, size: int) -> bytes:
-    """Send a request, unless it is empty, then read exactly `size` bytes and return them."""
+    """Send a request over a socket, then read and return exactly `size` bytes.
+
+    If the request is empty, nothing is sent.
+    """
     if request:
         connection.sendall(request)  # to send nothing would still check whether the other end exists
     received = b""
@@ -189,7 +194,7 @@ class Entrypoint:
     """The address at which clients reach a role's pods on a cluster.
 
     Attributes:
-        host: The IP address: of a node, of a Service, or of a pod.
+        host: The IP address of a node, of a Service or of a pod.
         port: The port at that address.
         words: A description of what lies between clients and pods, such as a Service's NAT; never empty.
 
@@ -203,18 +208,19 @@ class Entrypoint:
 def find_entrypoint(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", lasting: bool = False, by: str | None = None
 ) -> Entrypoint:
-    """Return the address at which clients reach a role's pods, for a port of the pods' Service.
+    """Return the address at which clients reach the pods of a role, by the Service that selects the pods.
 
     Args:
         api: The cluster.
-        objects: The variant's objects, in which the Service is looked up.
-        role: The role of the pods.
-        port: The name of the Service's port; without a port of that name the first one is used.
-        lasting: Whether the address must stay when pods end.
-        by: The name of the Deployment, where the role has several; None means any.
+        objects: The variant's objects, which contain the Service.
+        role: The role of the pods, such as `proxy`.
+        port: The name of the Service's port; if no port has this name, the first port is used.
+        lasting: Whether the address must stay valid when pods end. Then it is the Service's cluster IP, not the
+            address of a node or pod.
+        by: The name of the Deployment, if several Deployments make pods of the role; None means any.
 
     Raises:
-        UsageError: No Service selects the role's pods, or a headless Service has no address that stays.
+        UsageError: No Service selects the role's pods. Or the address must stay valid, and the Service is headless.
         MeasuringError: The Service, its node port or a ready pod is missing on the cluster.
 
     """
@@ -260,16 +266,16 @@ def find_entrypoint(
 def list_pod_addresses(
     api: Api, objects: Sequence[Object], role: Role, port: str = "http", by: str | None = None
 ) -> list[tuple[str, int]]:
-    """Return the IP address and port of every ready pod of a role, to connect to the pods without their Service.
+    """Return the (IP address, port) of every ready pod of a role, to connect to a pod without the Service in between.
 
-    These are the pods to which the address of `find_entrypoint` may lead.
+    They are the pods behind the address that `find_entrypoint` returns for the same arguments.
 
     Args:
         api: The cluster.
-        objects: The variant's objects, in which the Service is looked up.
-        role: The role of the pods.
-        port: The name of the Service's port; without a port of that name the first one is used.
-        by: The name of the Deployment, where the role has several; None means any.
+        objects: The variant's objects, which contain the Service.
+        role: The role of the pods, such as `proxy`.
+        port: The name of the Service's port; if no port has this name, the first port is used.
+        by: The name of the Deployment, if several Deployments make pods of the role; None means any.
 
     Raises:
         UsageError: No Service selects the role's pods.
@@ -281,18 +287,18 @@ def list_pod_addresses(
 
 
 def _find_service(objects: Sequence[Object], role: Role, port: str, by: str | None) -> tuple[Object, Object, Object]:
-    """Return the object that makes a role's pods, the Service that selects these pods, and a port of the Service.
+    """Return the object that makes a role's pods, the Service that selects these pods, and one port of the Service.
 
-    Among several Services, one that clients outside the cluster can reach is preferred.
+    If several Services select the pods, one that clients outside the cluster can reach is preferred.
 
     Args:
         objects: The variant's objects.
-        role: The role of the pods.
-        port: The name of the Service's port; without a port of that name the first one is returned.
-        by: The name of the object that makes the pods; None means the first with the role.
+        role: The role of the pods, such as `proxy`.
+        port: The name of the Service's port; if no port has this name, the first port is returned.
+        by: The name of the object that makes the pods; None means the first one of the role.
 
     Raises:
-        UsageError: No object makes such pods, or no Service selects them.
+        UsageError: No object makes pods of the role, or no Service selects them.
 
     """
     workloads = [obj for obj in objects if role_of(obj) == role and by in (None, obj["metadata"]["name"])]
@@ -320,7 +326,11 @@ def _list_ports(spec: Object) -> list[Object]:
 
 
 def _find_container_port(workload: Object, service_port: Object) -> int:
-    """Return the container's port number to which a Service's port leads; its targetPort may be a name.
+    """Return the number of the container port to which a Service's port sends connections.
+
+    Args:
+        workload: The object that makes the pods.
+        service_port: The Service's port; its targetPort is a number or the name of a container port.
 
     Raises:
         UsageError: No container has a port of that name.
@@ -337,14 +347,25 @@ def _find_container_port(workload: Object, service_port: Object) -> int:
 
 
 def _list_ready_pods(api: Api, workload: Object, role: Role, by: str | None) -> list[Object]:
-    """Return the ready pods of a role; if `by` names a Deployment, only those with the workload's labels."""
+    """Return the ready pods of a role.
+
+    Args:
+        api: The cluster.
+        workload: The object that makes the pods.
+        role: The role, such as `proxy`.
+        by: The name of a Deployment, if only pods with the labels of `workload` are meant; None means all pods of the
+            role.
+
+    """
     labels = {ROLE_LABEL: role} | dict(pod_labels(workload) if by is not None else {})
     selector = ",".join(f"{name}={value}" for name, value in labels.items())
     return [pod for pod in api.list("v1", "Pod", workload["metadata"]["namespace"], selector) if ready(pod)]
 
 
 def _first_pod(api: Api, workload: Object, role: Role, by: str | None) -> Object:
-    """Return the ready pod of a role whose name sorts first, so that every call returns the same pod.
+    """Return the ready pod of a role whose name comes first in the alphabet, so that every call returns the same pod.
+
+    The arguments are those of `_list_ready_pods`.
 
     Raises:
         MeasuringError: No pod is ready.

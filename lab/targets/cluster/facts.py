@@ -40,7 +40,10 @@ NETWORKS: Mapping[str, str] = {
 
 
 def collect_facts(api: Api, images: Images) -> dict[str, str]:
-    """Return facts of a cluster by name: its versions, nodes and modes, and the reference of every image."""
+    """Return the facts of a cluster for a run's record, by name, such as `kubernetes` → `v1.34.4`.
+
+    They are its versions, nodes and modes, and the reference of every image that the lab uses.
+    """
     nodes = api.list("v1", "Node")
     # `kind://docker/dev/…`, `digitalocean://…`, `aws:///…`.
     providers = {node["spec"].get("providerID", "").partition("://")[0] for node in nodes}
@@ -56,7 +59,7 @@ def collect_facts(api: Api, images: Images) -> dict[str, str]:
 
 
 def describe_nodes(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Describe the nodes of a cluster in sorted order, such as `2 × 4 CPUs, 15.6 GiB, …`.
+    """Return one text about all nodes of a cluster, such as `2 × 4 CPUs, 15.6 GiB, …`.
 
     Equal nodes are counted together. Names and ages are left out.
     """
@@ -88,7 +91,7 @@ class PodRecord(BaseModel):
 
 
 def build_pod_records(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the record (`PodRecord`) of each pod as plain data, from the pods as the API server describes them."""
+    """Convert pods from the form of the API server to records (`PodRecord`) as plain dicts, one for each pod."""
     records: list[dict[str, Any]] = []
     for pod in pods:
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
@@ -112,9 +115,10 @@ def build_pod_records(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def _describe_node(node: Mapping[str, Any]) -> str:
-    """Describe one node in a line.
+    """Return one line about a node: its CPUs, memory, operating system and versions.
 
-    Memory is rounded to a tenth of a GiB, because the kernel keeps a little more or less of it at every boot.
+    Memory is rounded to a tenth of a GiB, because the kernel keeps a slightly different amount for itself at every
+    boot.
     """
     info, capacity = node["status"]["nodeInfo"], node["status"]["capacity"]
     parts = [

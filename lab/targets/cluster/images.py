@@ -43,8 +43,8 @@ class Images:
     """The references of all container images that the lab uses, by short names such as `nginx`.
 
     Attributes:
-        pinned: Short name → reference, as `images.yaml` pins it; for all images.
-        chosen: Short name → reference that replaces the pinned one; for some images.
+        pinned: Short name → reference that `images.yaml` pins, for every image.
+        chosen: Short name → reference that replaces the pinned one, for those images that the user has replaced.
 
     """
 
@@ -52,23 +52,23 @@ class Images:
     chosen: Mapping[str, str]
 
     def named(self, short: str) -> str:
-        """Return the reference to use for an image's short name: the chosen one, or else the pinned one."""
+        """Return the reference to use for an image's short name: the chosen one if there is one, else the pinned one."""
         return self.chosen.get(short, self.pinned[short])
 
     def resolve(self, reference: str) -> str:
-        """Return the image reference to use instead of a reference in rendered manifests.
+        """Return the reference that replaces an image reference in a manifest.
 
-        A reference that `images.yaml` pins is replaced by the chosen reference of the same image, if there is one. Any other
-        reference returns unchanged.
+        If `images.yaml` pins the reference and the user has chosen another one for this image, that is returned.
+        Otherwise the reference is returned unchanged.
         """
         return next((self.named(short) for short, full in self.pinned.items() if full == reference), reference)
 
 
 def load_images() -> Images:
-    """Return the pinned and chosen images, with the tag of the generators' image as this checkout builds it.
+    """Return the references of all images, with the tag that the generators' image has when this checkout builds it.
 
     Raises:
-        UsageError: The file that LAB_IMAGES names is wrong, as in `read_images`.
+        UsageError: The file that LAB_IMAGES names is wrong (see `read_images`).
 
     """
     images = read_images()
@@ -80,9 +80,10 @@ def load_images() -> Images:
 
 
 def read_images() -> Images:
-    """Return the pinned images, and those that the file named by LAB_IMAGES chooses for some of them.
+    """Return the pinned references of all images, and the references that replace some of them.
 
-    The file has image references; for the target apiserver also the path of a folder or an archive (`/…`).
+    The user names the latter in a file with lines `short name: reference`; the environment variable LAB_IMAGES names
+    the file. For the target apiserver, a line may have the path of a folder or an archive in place of a reference.
 
     Raises:
         UsageError: The file cannot be read, a short name is unknown, or a value is no image reference.
@@ -107,7 +108,7 @@ def read_images() -> Images:
 
 @cache
 def read_pinned() -> Mapping[str, str]:
-    """Return the reference of every image, by short name, as manifests/images/images.yaml pins it."""
+    """Return short name → reference of every image, as manifests/images/images.yaml pins it."""
     tags = [document["imageTag"] for document in _read_documents()]
     return {
         tag["name"]: f"{tag['newName']}:{tag['newTag']}" + (f"@{tag['digest']}" if "digest" in tag else "")
@@ -116,17 +117,17 @@ def read_pinned() -> Mapping[str, str]:
 
 
 def split_reference(reference: str) -> tuple[str, str]:
-    """Return the repository and the tag of an image reference, without its digest."""
+    """Split an image reference into its repository and its tag: `nginx:1.29@sha256:…` → ('nginx', '1.29')."""
     head, slash, tail = reference.partition("@")[0].rpartition("/")
     name, _, tag = tail.partition(":")
     return head + slash + name, tag
 
 
 def list_variant_images() -> dict[str, str | None]:
-    """Return for each image that variants run, by short name, which variants need it.
+    """Return short name → the variants that need the image, for each image that variants run.
 
-    A value is the text of the image's annotation `lab/only-for`, which names these variants. None means that every
-    cluster must have the image.
+    The variants are a text from the image's annotation `lab/only-for`. None means that every cluster must have the
+    image.
     """
     annotations = {
         document["imageTag"]["name"]: document["metadata"].get("annotations", {}).get(ONLY_FOR)
@@ -141,10 +142,12 @@ def _read_documents() -> list[dict[str, Any]]:
 
 @cache
 def loadgen_tag(base: str) -> str:
-    """Return the tag of the image with the load generators: a hash of everything from which the image is built.
+    """Return the tag of the image with the load generators, which changes when anything in the image changes.
+
+    The tag is a hash of everything from which the image is built.
 
     Args:
-        base: The reference of the Debian image on which it is built; a nix build does not use it.
+        base: The reference of the Debian image on which it is built; a nix build ignores it.
 
     Returns:
         Twelve hexadecimal digits.
@@ -159,14 +162,14 @@ def loadgen_tag(base: str) -> str:
 
 
 def build_loadgen(reference: str, base: str) -> None:
-    """Build the image with the load generators, so that the local Docker engine holds it under a name.
+    """Build the image with the load generators in the local Docker engine, by nix inside a nix shell, else by Docker.
 
     Args:
-        reference: The name of the image.
-        base: The reference of the Debian image on which it is built; a nix build does not use it.
+        reference: The reference that the image gets.
+        base: The reference of the Debian image on which it is built; a nix build ignores it.
 
     Raises:
-        UsageError: The build fails; the error has the builder's last line.
+        UsageError: The build fails; the error contains the builder's last line.
 
     """
     if not _in_nix():
@@ -181,10 +184,15 @@ def build_loadgen(reference: str, base: str) -> None:
 
 
 def build_target(target: str, reference: str, base: str) -> None:
-    """Build one target of the generators' Dockerfile on the image `base`, and tag the result `reference`.
+    """Build one target (stage) of the Dockerfile for load generators.
+
+    Args:
+        target: The name of the target in the Dockerfile.
+        reference: The reference that the image gets.
+        base: The reference of the image on which it is built.
 
     Raises:
-        UsageError: There is no k6, which the image must have, or the build fails.
+        UsageError: There is no k6, which the image must contain, or the build fails.
 
     """
     programs = _find_programs()
@@ -194,12 +202,12 @@ def build_target(target: str, reference: str, base: str) -> None:
 
 
 def build_program(short: str, program: Path, reference: str, base: str) -> None:
-    """Build an image with one program on the image `base`, and tag the result `reference`.
+    """Build an image that contains one program.
 
     Args:
         short: The short name of the image, for messages.
         program: The path of the program.
-        reference: The reference of the new image.
+        reference: The reference that the image gets.
         base: The reference of the image on which it is built.
 
     """
@@ -207,17 +215,17 @@ def build_program(short: str, program: Path, reference: str, base: str) -> None:
 
 
 def _build_image(short: str, reference: str, base: str, context: Sequence[Path], options: Sequence[str]) -> None:
-    """Build an image by Docker from a Dockerfile and the files that it copies.
+    """Build an image by Docker from a Dockerfile and the files that the Dockerfile copies.
 
     Args:
         short: The short name of the image, for messages.
-        reference: The reference of the new image.
+        reference: The reference that the image gets.
         base: The reference of the image on which it is built.
-        context: The Dockerfile, then the files that are put into the same folder.
+        context: The path of the Dockerfile, then the paths of the files that it copies.
         options: Further options of `docker build`.
 
     Raises:
-        UsageError: The build fails; the error has the builder's last line.
+        UsageError: The build fails; the error contains the builder's last line.
 
     """
     dockerfile = context[0]
@@ -236,7 +244,10 @@ def _in_nix() -> bool:
 
 
 def _find_programs() -> dict[str, Path]:
-    """Return the path of each load generator that scripts/shell has built, by name; k6 may also come from PATH."""
+    """Return name → path of the load generators that scripts/shell has built.
+
+    A missing k6 is taken from PATH.
+    """
     # What Debian does not have; only k6 is required.
     programs = {name: path for name in ("k6", "oha", "wrk2") if (path := ROOT / ".cache" / "bin" / name).is_file()}
     if "k6" not in programs and (k6 := shutil.which("k6")):

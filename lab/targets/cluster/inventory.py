@@ -72,21 +72,25 @@ WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 
 
 def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
-    """Delete workloads (such as Deployments) and request the end of their pods, without waiting for most of the pods.
+    """Delete workloads (such as Deployments) and their pods, without waiting for the end of most pods.
 
-    A workload is deleted without its pods, and each pod is then deleted with a grace period of 1 s. The garbage
-    collector would use the pod's longer grace period, and a kubelet that has begun to wait for 300 s does not hurry for
-    a second delete with 1 s [tried, 1.34].
+    A workload is deleted first without its pods, and then each pod with a grace period of 1 s. If the garbage
+    collector deleted the pods, their own grace period would apply. A kubelet that has begun to wait for 300 s does not
+    react to a second deletion with 1 s [tried, 1.34].
 
-    Node-tuning pods are waited for: the settings that they restore must not collide with those that the next ones make.
-    Controllers that make workloads end before all others and are waited for, because they would make the workloads
-    again.
+    Two kinds of pods are waited for. Node-tuning pods restore a node's settings at their end, which must not collide
+    with the settings of the next ones. Controllers that make workloads end first of all, because they would make the
+    workloads again.
+
+    Args:
+        api: The cluster.
+        workloads: The workloads.
 
     Returns:
         The namespaces of the workloads, in which `await_pods` can wait for the end of the pods.
 
     Raises:
-        MeasuringError: Something has not ended at the deadline.
+        MeasuringError: Something that is waited for does not end in time.
 
     """
     namespaces = sorted({ref.namespace for ref in workloads})
@@ -108,11 +112,11 @@ def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
 
 
 def _delete_workloads(api: Api, workloads: Collection[Reference], namespaces: Collection[str], labels: str) -> None:
-    """Delete workloads but not their pods, and delete the ReplicaSets and ControllerRevisions that they have made.
+    """Delete workloads but not their pods, and delete the ReplicaSets and ControllerRevisions of the workloads.
 
     Args:
         api: The cluster.
-        workloads: The workloads to delete; one that is itself a Pod is deleted, too.
+        workloads: The workloads to delete. A workload that is itself a Pod is deleted, too.
         namespaces: The namespaces in which ReplicaSets and ControllerRevisions are deleted.
         labels: The label selector of these ReplicaSets and ControllerRevisions.
 
@@ -126,18 +130,17 @@ def _delete_workloads(api: Api, workloads: Collection[Reference], namespaces: Co
 
 
 def await_pods(api: Api, namespaces: Collection[str], spared_stamp: str = "", labels: str = RUN_LABEL) -> None:
-    """Request the end of the lab's pods in these namespaces, and wait until they are gone.
-
-    The generator's pod stays.
+    """Delete the lab's pods in some namespaces, except the generator's pod, and wait until they are gone.
 
     Args:
         api: The cluster.
         namespaces: The namespaces to look in.
-        spared_stamp: The stamp (the annotation `lab/brought-up`) of a bring-up whose pods stay; empty means none.
+        spared_stamp: Pods whose annotation `lab/brought-up` has this value stay: they belong to a new start of a
+            system. Empty means that no pods stay.
         labels: The label selector of the pods.
 
     Raises:
-        MeasuringError: Pods are still there at the deadline.
+        MeasuringError: Pods are still there after PODS_S seconds, or REVERTING_S if node-tuning pods are among them.
 
     """
     start_s = time.monotonic()
@@ -153,7 +156,7 @@ def await_pods(api: Api, namespaces: Collection[str], spared_stamp: str = "", la
 def _end_pods(
     api: Api, namespaces: Collection[str], spared_stamp: str = "", labels: str = RUN_LABEL
 ) -> list[Mapping[str, Any]]:
-    """Request the end of pods without waiting, and return the `metadata` of those that still exist.
+    """Request the deletion of pods without waiting, and return the `metadata` of those that still exist.
 
     The arguments are those of `await_pods`.
     """
@@ -172,9 +175,10 @@ def _reverts_node(pod: Mapping[str, Any]) -> bool:
 
 
 def act_by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], last_first: bool = False) -> None:
-    """Call a function for every reference, in the order of kinds in which objects are applied to a cluster.
+    """Call a function for every reference, in the order in which objects of these kinds are applied to a cluster.
 
-    Several threads work at references of the same rank at once. A rank begins when the one before has ended.
+    All references of one rank (such as all Namespaces) are handled before the next rank begins. Those of the same rank
+    are handled at the same time by several threads.
 
     Args:
         refs: The references to the objects.
@@ -191,7 +195,7 @@ def act_by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], l
 
 
 def delete_objects(api: Api, refs: Iterable[Reference]) -> None:
-    """Delete objects and wait until they are gone; kinds that are applied last are deleted first.
+    """Delete objects and wait until they are gone, in the reverse of the order in which they are applied.
 
     Raises:
         MeasuringError: An object is still there after GONE_S seconds.
@@ -231,7 +235,7 @@ def _await_end(api: Api, ref: Reference) -> None:
 
 
 def describe_stuck_namespace(namespace: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the fault and the remedy for a namespace that is being deleted and does not end."""
+    """Return a (fault, remedy) for the error about a namespace that is being deleted and does not end."""
     conditions = namespace.get("status", {}).get("conditions") or ()
     reasons = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
     fault = "is being deleted and does not end" + (f": {'; '.join(reasons)}" if reasons else "")
@@ -239,11 +243,13 @@ def describe_stuck_namespace(namespace: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class Inventory:
-    """The list of the objects that one run has on a cluster, which the cluster itself keeps (in a ConfigMap).
+    """The list of the objects that one run has created on a cluster, stored in a ConfigMap of the cluster.
 
-    The caller must hold the lease, which keeps other labs away. Methods that read the list raise LostError where the
-    list is that of another run, because another lab has begun there; only `take_over` does not. Each side of a pair has
-    a separate list, so that bringing up one side removes nothing of the other.
+    With the list, the next lab can remove what a crashed one has left. Each side of a pair has a separate list, so
+    that starting one side removes nothing of the other.
+
+    The caller must hold the cluster's lease, which keeps other labs away. If another lab has begun nevertheless, the
+    list is that of another run; then all methods that read the list, except `take_over`, raise LostError.
     """
 
     def __init__(self, api: Api, run: str, side: Side = "left") -> None:
@@ -253,13 +259,14 @@ class Inventory:
         """The namespaces with pods whose end has been requested."""
 
     def apply(self, objs: Iterable[Object]) -> None:
-        """Apply these objects, and delete every listed object that is not among them.
+        """Replace the listed objects on the cluster by the given ones.
 
-        Listed workloads (such as Deployments) are deleted in any case. All of this is deleted first, so that no new pod
-        sees the old objects. `await_pods` waits for the end of the old workloads' pods.
+        Listed objects that are not among the given ones are deleted, and all listed workloads (such as Deployments) in
+        any case. The deletion comes first, so that no new pod sees the old objects. Then the given objects are
+        applied. The old workloads' pods may still be ending: `await_pods` waits for their end.
 
         Raises:
-            UsageError: A namespace or a cluster-scoped object belongs to somebody else; nothing is written then.
+            UsageError: A namespace, or an object without a namespace, is not the lab's. Then nothing is changed.
             RefusedError: The server refuses one of the objects.
 
         """
@@ -288,13 +295,13 @@ class Inventory:
         self._write(planned)
 
     def add(self, refs: Collection[Reference]) -> None:
-        """Add objects to the list of all objects that the run has on the cluster, before these objects are applied.
+        """Add objects to the list; call it before the objects themselves are applied to the cluster.
 
         Args:
             refs: The references (kind, namespace and name) of the objects.
 
         Raises:
-            UsageError: An object has no namespace, or its namespace is not among those of the measured variant.
+            UsageError: An object has no namespace, or one that is not a namespace of the measured variant.
 
         """
         listed = self._read()
@@ -305,9 +312,9 @@ class Inventory:
         self._write(listed | set(refs))
 
     def end_workloads(self) -> None:
-        """Delete the listed workloads (such as Deployments) without waiting for all their pods.
+        """Delete the listed workloads (such as Deployments) and their pods, without waiting for the end of all pods.
 
-        Pods take seconds to end, in which the next variant can come up. `await_pods` waits for their end.
+        Pods need seconds to end. In this time the next variant can come up; later `await_pods` waits for their end.
         """
         listed = self._read()
         if workloads := {ref for ref in listed if ref.kind in WORKLOADS}:
@@ -316,13 +323,14 @@ class Inventory:
             self._write(listed - workloads)
 
     def await_pods(self, spared_stamp: str = "") -> None:
-        """End all pods of the lab in the namespaces where `end_workloads` ended workloads, and wait for their end.
+        """Wait for the end of the pods in those namespaces where `end_workloads` has deleted workloads.
 
-        Pods that have come up since then are ended, too, unless they have the given stamp. If no workload was ended, no
-        pod is ended.
+        All pods of the lab there are deleted, even those that have come up since then, unless they have the given
+        stamp. If no workload was deleted, nothing is done.
 
         Args:
-            spared_stamp: The stamp (the annotation `lab/brought-up`) of a bring-up whose pods stay; empty means none.
+            spared_stamp: Pods whose annotation `lab/brought-up` has this value stay: they belong to a new start of a
+                system. Empty means that no pods stay.
 
         Raises:
             MeasuringError: The pods do not end.
@@ -333,7 +341,7 @@ class Inventory:
             self._ending = []
 
     def remove(self) -> None:
-        """Delete all listed objects, namespaces last, then the list itself.
+        """Delete all listed objects (namespaces last), wait for their end, and delete the list itself.
 
         Raises:
             MeasuringError: An object or a pod does not end.
@@ -346,21 +354,24 @@ class Inventory:
             self._api.delete("v1", "ConfigMap", self._name, CLIENT_NAMESPACE)
 
     def take_over(self) -> None:
-        """Delete all objects on the list of an interrupted run; call it only right after the lease was acquired."""
+        """Remove everything that an interrupted run has left, as its list shows; do nothing if there is no list.
+
+        Call this only right after the lease was acquired, which shows that no other lab uses the cluster.
+        """
         if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
             self._write(self._read(any_run=True))
             self.remove()
 
     def _apply(self, ref: Reference, obj: Object, again: bool) -> None:
-        """Apply one object; delete the existing one first where the server cannot change it into the new one.
+        """Apply one object; if the server cannot change the existing object into it, delete the existing object first.
 
-        A headless Service is deleted first, too: the API server would keep it headless without an error, although the
-        new object does not request that (k8s.io/kubernetes, pkg/registry/core/service: patchAllocatedValues).
+        This also concerns a headless Service: the API server would silently keep it headless, although the new object
+        has a cluster IP (k8s.io/kubernetes, pkg/registry/core/service: patchAllocatedValues).
 
         Args:
             ref: The object's reference.
             obj: The object.
-            again: Whether the object may exist from the last variant, with fields that cannot be changed.
+            again: Whether the object may exist from the variant before, with fields that cannot be changed.
 
         """
         try:
@@ -374,10 +385,11 @@ class Inventory:
             self._api.apply(obj)
 
     def _select_ours(self, refs: Iterable[Reference]) -> set[Reference]:
-        """Return those of the references that belong to the lab: the object's namespace has the lab's label.
+        """Return those of the references whose objects belong to the lab.
 
-        A cluster-scoped object must have the label itself. A listed name can meanwhile belong to an object that somebody
-        else has made; such an object lacks the label.
+        An object in a namespace belongs to the lab if the namespace has the lab's label; an object without a
+        namespace, if it has the label itself. This matters because somebody else may have created an object of a
+        listed name in the meantime.
         """
         holders = {ref: _namespace_ref(ref.namespace) if ref.namespace else ref for ref in refs}
         ours = {
@@ -388,7 +400,10 @@ class Inventory:
         return {ref for ref, holder in holders.items() if holder in ours}
 
     def _delete(self, refs: Iterable[Reference]) -> None:
-        """Delete those of the objects that belong to the lab; the contents of a deleted namespace go with it."""
+        """Delete those of the objects that belong to the lab, and wait until they are gone.
+
+        Objects in a namespace that is deleted are not deleted one by one, because the cluster deletes them.
+        """
         ours = self._select_ours(refs)
         doomed = {ref.name for ref in ours if ref.kind == "Namespace"}
         delete_objects(self._api, [ref for ref in ours if ref.namespace not in doomed])
@@ -414,8 +429,9 @@ class Inventory:
 def remove_all(api: Api) -> list[str]:
     """Remove everything on the cluster that has the lab's label (RUN_LABEL), of any run, and wait until it is gone.
 
-    A CustomResourceDefinition stays if objects of others would be deleted with it, or with another definition of its
-    group. Objects without a namespace stay if the user may not list them. Nodes and volumes are never touched.
+    Some objects stay. A CustomResourceDefinition stays if objects of other people would be deleted with it, or with
+    another definition of its API group. Objects without a namespace stay if the user may not list them. Nodes and
+    volumes are never touched.
 
     Returns:
         A line for each removed object, then remarks about what stays.
@@ -459,12 +475,14 @@ def remove_all(api: Api) -> list[str]:
 
 
 def _find_foreign_use(api: Api, definition: Reference, namespaces: Sequence[str]) -> str:
-    """Return why a kind that the lab added must stay, because others have objects of it; empty if it may go.
+    """Return the reason why a kind that the lab has added must stay; empty if it may be removed.
+
+    It must stay if other people have objects of this kind, or if that cannot be seen.
 
     Args:
         api: The cluster.
         definition: The CustomResourceDefinition of the kind.
-        namespaces: The lab's namespaces; objects in them are not foreign.
+        namespaces: The lab's namespaces; objects in them are not other people's.
 
     """
     spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
@@ -484,23 +502,24 @@ def _namespace_ref(name: str) -> Reference:
 
 
 def is_labs(obj: Mapping[str, Any] | None) -> bool:
-    """Return whether an object exists (None: it does not) and has the lab's label."""
+    """Return whether an object was made by the lab, as its label shows; False for None (no such object)."""
     return obj is not None and RUN_LABEL in (obj["metadata"].get("labels") or {})
 
 
 def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = None) -> None:
-    """Make sure that a namespace is the lab's: create it with RUN_LABEL if it does not exist.
+    """Make sure that a namespace exists and belongs to the lab, that is, has the lab's label (RUN_LABEL).
 
-    A namespace that is already the lab's stays unchanged.
+    A namespace that has the label stays unchanged. If it is just being deleted, its end is waited for, and it is
+    created again.
 
     Args:
         api: The cluster.
         name: The name of the namespace.
-        run: The run that the label of a new namespace names.
-        rendered: The object to create; None means a namespace with the label only.
+        run: The name of the run, for the label of a new namespace.
+        rendered: The Namespace object to create; None means one with nothing but the label.
 
     Raises:
-        UsageError: The namespace belongs to somebody else.
+        UsageError: The namespace exists and is not the lab's.
         MeasuringError: The lab's namespace is being deleted and does not end.
 
     """
@@ -523,7 +542,7 @@ def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = Non
 
 
 def refuse_foreign(api: Api, obj: Object) -> None:
-    """Raise UsageError unless an object has the lab's label; the message names the object's likely owner."""
+    """Raise UsageError unless an object has the lab's label; the message names who has probably made the object."""
     if is_labs(obj):
         return
     metadata = obj["metadata"]
@@ -536,10 +555,15 @@ def refuse_foreign(api: Api, obj: Object) -> None:
 
 
 def ensure_kinds(api: Api, run: str) -> list[str]:
-    """Add the kinds (such as Route) that variants need and the cluster lacks, and return the names of the added.
+    """Add the kinds (such as Route) that some variants need and the cluster lacks, and return the names of the added kinds.
 
-    Added definitions get the lab's label, with the given run. A definition without that label stays unchanged. One that
-    the lab added before is updated: an older definition may lack a field that a disruption sets.
+    A kind that somebody else has added stays unchanged. A kind that a lab has added earlier is updated, because an
+    older definition may lack a field.
+
+    Args:
+        api: The cluster.
+        run: The name of the run, for the label of the new definitions.
+
     """
     added: list[str] = []
     for definition in flatten(read_yaml(file, str(file)) for file in KINDS):

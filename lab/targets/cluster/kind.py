@@ -39,17 +39,17 @@ RECREATE_REMEDY = "`just down kind` removes it; then `just up kind`"
 
 
 def cluster_name() -> str:
-    """Return the name of the lab's kind cluster: LAB_KIND_NAME, or else the name in the configuration file."""
+    """Return the name of the lab's kind cluster: the value of LAB_KIND_NAME, or else the name in the configuration file."""
     return os.environ.get("LAB_KIND_NAME") or str(_read_config()["name"])
 
 
 def kubeconfig() -> Path:
-    """Return the path of the kubeconfig for the lab's kind cluster alone; the file exists after `just up kind`."""
+    """Return the path of a kubeconfig that contains the lab's kind cluster only; `just up kind` writes the file."""
     return CACHE / f"{cluster_name()}.kubeconfig"
 
 
 def list_nodes() -> dict[str, str]:
-    """Return the state (`running`, `exited` …) of each node of the kind cluster, by its container's name."""
+    """Return node → state (`running`, `exited` …) for the kind cluster; a node's name is that of its container."""
     return dict(
         line.split(maxsplit=1) for line in sorted(_list_containers("--all", "--format", "{{.Names}} {{.State}}"))
     )
@@ -66,11 +66,15 @@ def _list_containers(*options: str) -> list[str]:
 
 
 def build_config(images: Images, workers: int) -> dict[str, Any]:
-    """Return the configuration of the kind cluster: its nodes with their images and roles, and its name.
+    """Return the configuration from which kind creates the cluster.
 
-    The first worker node is for the load generator alone. With one worker, proxy and backend stay on the control-plane
-    node. With two workers, the second is marked for the proxy, and the control-plane node for the backend. With three,
-    the third is marked for the backend.
+    With 0 workers, everything runs on the control-plane node. With more, labels keep roles apart:
+
+    - The first worker is for the load generator alone.
+    - The second worker, if any, is for the proxy.
+    - The third worker, if any, is for the backend.
+
+    A role without a worker stays on the control-plane node.
 
     Args:
         images: The images, for the nodes' own image.
@@ -100,15 +104,17 @@ def build_config(images: Images, workers: int) -> dict[str, Any]:
 
 
 def connect() -> Api:
-    """Return the API server of the lab's kind cluster, by the kubeconfig that kind has written."""
+    """Return the client for the API server of the lab's kind cluster; nothing is sent yet."""
     return Api(f"kind-{cluster_name()}", kubeconfig())
 
 
 def create(config: Mapping[str, Any]) -> None:
     """Create the kind cluster from a configuration, and wait until its control plane is ready.
 
+    If this fails, everything that was created is deleted again.
+
     Raises:
-        UsageError: The creation failed. The message is kind's, and nothing of the cluster stays.
+        UsageError: The creation failed; the error contains kind's message.
 
     """
     try:
@@ -133,7 +139,7 @@ def create(config: Mapping[str, Any]) -> None:
 
 
 def delete() -> None:
-    """Delete the kind cluster, its kubeconfig, and Docker's network `kind` if no container uses the network.
+    """Delete the kind cluster and its kubeconfig, and also Docker's network `kind` if no container uses it any more.
 
     Raises:
         UsageError: The cluster was not removed.
@@ -154,9 +160,9 @@ def delete() -> None:
 
 
 def up(workers: int, console: Console) -> None:
-    """Create the kind cluster, or check the existing one, and bring the variants' images and kinds to the cluster.
+    """Create the kind cluster if there is none, check that it is ready, and bring the variants' images and kinds to it.
 
-    A cluster that was created and does not become ready is deleted again.
+    If a new cluster does not become ready, it is deleted again.
 
     Args:
         workers: The number of worker nodes in addition to the control-plane node.
@@ -194,7 +200,7 @@ def up(workers: int, console: Console) -> None:
 
 
 def down(console: Console) -> None:
-    """Delete the kind cluster if there is one, or else what an interrupted lab has left of one."""
+    """Delete the kind cluster; if there is none, delete the kubeconfig and network that an interrupted lab may have left."""
     docker.find_engine()
     if not list_nodes():
         delete()  # an interrupted lab may have left a kubeconfig and a network
@@ -213,16 +219,27 @@ def _build_patch(kind: str, taints: list[dict[str, str]]) -> str:
 
 
 def _run_kind(verb: str, noun: str, *options: str, limit_s: float, stdin: str = "") -> CompletedProcess[str]:
-    """Run a kind command for this cluster, with Docker even where podman is installed as well."""
+    """Run `kind VERB NOUN` for this cluster, and return its output and exit status.
+
+    kind is made to use Docker, even if podman is installed as well.
+
+    Args:
+        verb: The verb, such as `create`.
+        noun: The noun, such as `cluster`.
+        options: Further arguments.
+        limit_s: The seconds that the command may take.
+        stdin: The text for its standard input.
+
+    """
     argv = ["kind", verb, noun, "--name", cluster_name(), "--kubeconfig", str(kubeconfig()), *options]
     return docker.run_program(argv, limit_s, stdin, {**os.environ, "KIND_EXPERIMENTAL_PROVIDER": "docker"})
 
 
 def _check_prerequisites(remarks: list[str]) -> dict[str, str]:
-    """Check Docker, disk space, kind and kubectl, and return the state of each existing node, by name.
+    """Check Docker, disk space, kind and kubectl, and return node → state of the cluster's existing nodes.
 
     Args:
-        remarks: A list for the progress line, to which the versions are appended.
+        remarks: A list for the progress line, to which the programs' versions are appended.
 
     Raises:
         UsageError: A prerequisite is missing, or a node of the existing cluster does not run.
@@ -249,10 +266,10 @@ def _check_prerequisites(remarks: list[str]) -> dict[str, str]:
 
 
 def _connect_existing(digest: str) -> Api:
-    """Return the API server of the existing kind cluster.
+    """Return the client for the existing kind cluster, and check that it was made from the wanted configuration.
 
     Args:
-        digest: The hash of the configuration from which the cluster must have been made.
+        digest: The hash of the wanted configuration, which is compared with a label of the nodes.
 
     Raises:
         UsageError: The cluster does not answer, or was made from another configuration.
@@ -277,14 +294,14 @@ def _connect_existing(digest: str) -> Api:
 
 
 def _await_ready(api: Api, remedy: str) -> None:
-    """Wait until the cluster's nodes and the pods of kube-system are ready.
+    """Wait until the cluster's nodes and the pods in the namespace kube-system are ready.
 
     Args:
         api: The cluster.
         remedy: The beginning of the error's remedy.
 
     Raises:
-        UsageError: Something is not ready after 120 s; the error has its state and its events.
+        UsageError: A node or pod is not ready after 120 s; the error contains its state and its events.
 
     """
     deadline = time.monotonic() + 120.0
@@ -306,9 +323,9 @@ def _await_ready(api: Api, remedy: str) -> None:
 
 
 def _bring_images(chosen: Images, console: Console) -> None:
-    """Bring every image that a variant may need to every node.
+    """Bring the images of all variants, and that of the generators, to every node of the cluster.
 
-    An image that only some variants need may be missing: a line on the console reports it.
+    An image that only some variants need may be unavailable. This is reported by a line on the console.
     """
     needs, node_names = images.list_variant_images(), list(list_nodes())
     for short in (*(short for short, only_for in needs.items() if only_for is None), "loadgen"):
@@ -327,9 +344,17 @@ def _bring_images(chosen: Images, console: Console) -> None:
 
 
 def _bring_image(chosen: Images, short: str, node_names: Sequence[str], console: Console) -> None:
-    """Bring one image, given by its short name, to every node.
+    """Bring one image to every node of the cluster.
 
-    No registry has the generators' image. It is built first if Docker lacks it and its tag is that of this checkout.
+    The generators' image is in no registry. It is built first, if Docker does not have it and its tag is that of this
+    checkout.
+
+    Args:
+        chosen: The references of all images.
+        short: The image's short name.
+        node_names: The names of the nodes.
+        console: The console for progress.
+
     """
     reference, base = chosen.named(short), chosen.named("debian")
     with step(console, f"image {short}") as remarks:

@@ -29,19 +29,19 @@ So measuring stops before another lab may begin.
 
 
 def make_run_id() -> str:
-    """Return the name of this process on a cluster: its start time and process number."""
+    """Return a new name for a run, made of the present time (UTC) and the process id: `20261130-211544-4711`."""
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}"
 
 
 def format_holder(run: str) -> str:
-    """Return the lease holder's name for people: user, machine and run."""
+    """Return the lease holder's name in a form for people: `USER@MACHINE (RUN)`."""
     return f"{getpass.getuser()}@{platform.node()} ({run})"
 
 
 class Lease:
-    """The lease on a cluster, which lets only one lab at a time measure there.
+    """The lock of a cluster, a Kubernetes Lease, by which only one lab at a time measures there.
 
-    The holder's name has user, machine and run, so two labs never have the same name.
+    The holder's name contains user, machine and run, so two labs never have the same name.
     """
 
     def __init__(self, api: Api, holder: str) -> None:
@@ -52,12 +52,11 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> None:
-        """Take the lease, and start a thread that renews it.
-
-        CLIENT_NAMESPACE must exist.
+        """Take the lease, and start a thread that renews it; the namespace CLIENT_NAMESPACE must exist.
 
         Raises:
-            UsageError: Another lab holds the lease; the message has the holder and the time when the lease expires.
+            UsageError: Another lab holds the lease; the message contains that lab, and the time when the lease
+                expires.
 
         """
         watched_version = ""
@@ -83,7 +82,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise LostError once the lease is lost: another lab may be measuring there now."""
+        """Raise LostError if the lease is lost, because another lab may then be measuring on the cluster."""
         if not self._lost and self._age_s() > LOST_S:
             self._lost = f"not renewed for {LOST_S:.0f} s"  # the thread waits for an answer, or this machine slept
         if self._lost:
@@ -107,9 +106,10 @@ class Lease:
                 self._api.replace(lease | {"spec": spec})
 
     def _keep(self) -> None:
-        """Renew the lease regularly until it is lost or given back; store why it was lost, for `check`.
+        """Renew the lease regularly until it is lost or given back; this is the thread's body.
 
-        This runs in a thread and raises no error, because the user would see a thread's traceback.
+        The reason of a loss is stored for `check`. No error is raised, because the user would see the traceback of a
+        thread.
         """
         while not self._lost and not self._ended.wait(RENEWED_S if self._age_s() < RENEWED_S else RETRIED_S):
             try:
@@ -133,10 +133,13 @@ class Lease:
         return self._api.get("coordination.k8s.io/v1", "Lease", LEASE, CLIENT_NAMESPACE)
 
     def _write(self, lease: Object | None) -> None:
-        """Create or renew the lease; its age counts from the moment at which this call began.
+        """Create or renew the lease on the cluster, and store the time of the renewal.
+
+        That time is the beginning of this call, because the server may have written the lease at any moment since
+        then.
 
         Args:
-            lease: The lease as it was read; None if it does not exist.
+            lease: The lease as it was read before; None if it does not exist.
 
         Raises:
             ConflictError: The lease has changed since it was read.
@@ -154,9 +157,10 @@ class Lease:
 
 
 def _read_clock() -> float:
-    """Return the seconds of a clock that also counts while this machine sleeps, if the machine has such a clock.
+    """Return the time in seconds by a clock that goes on while this machine sleeps.
 
-    It is needed because another lab may begin while this machine sleeps.
+    Another lab may take the lease during that sleep, so the time must count. On a machine without such a clock, the
+    monotonic clock is used.
     """
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

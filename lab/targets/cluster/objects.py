@@ -54,7 +54,10 @@ class Reference:
     """The identity of one Kubernetes object on the cluster: apiVersion, kind, namespace and name.
 
     Attributes:
+        api_version: The API group and version, such as `apps/v1`.
+        kind: The kind, such as `Deployment`.
         namespace: The namespace; empty for kinds without namespaces.
+        name: The name of the object.
 
     """
 
@@ -65,29 +68,33 @@ class Reference:
 
     @staticmethod
     def of(obj: Mapping[str, Any]) -> Reference:
-        """Return the identity (a `Reference`) of a Kubernetes object that is given as a dict."""
+        """Return the identity (`Reference`) of a Kubernetes object that is given as a dict."""
         metadata = obj["metadata"]
         return Reference(obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), metadata["name"])
 
     @property
     def rank(self) -> int:
-        """The rank of the object's kind: objects of a smaller rank are applied earlier and removed later."""
+        """The position of the object's kind in the order of applying: objects of a smaller rank are applied earlier.
+
+        Removal goes in the reverse order.
+        """
         if self.kind in WORKLOADS:
             return len(ORDER) + 1
         return ORDER.index(self.kind) if self.kind in ORDER else len(ORDER)
 
     def __str__(self) -> str:
-        """Return the name for messages, such as `Deployment ingress-lab/proxy`."""
+        """Return the object's name for messages, such as `Deployment ingress-lab/proxy`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 def lay_over_for_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the manifests for a cluster: changed by the kustomize components that their annotations name.
+    """Return the manifests with the changes that are needed on a cluster only.
 
-    The annotation is `lab/on-clusters`, and the components are in manifests/clusters.
+    An annotation `lab/on-clusters` of an object names a kustomize component in manifests/clusters, which is applied to
+    the manifests.
 
     Raises:
-        UsageError: A component does not fit; the error has kustomize's message.
+        UsageError: A component cannot be applied; the error contains kustomize's message.
 
     """
     annotated = {(obj["metadata"].get("annotations") or {}).get(ON_CLUSTERS): obj for obj in flatten(manifests)}
@@ -102,14 +109,25 @@ def lay_over_for_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Map
 
 
 def rename_for_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
-    """Return the objects of one side of a pair: unchanged on the left, with `ingress-lab` renamed on the right."""
+    """Return all objects with names for one side of a pair, so that both sides can be up on one cluster.
+
+    On the left side nothing is changed. On the right side the word `ingress-lab` is replaced everywhere by
+    `ingress-lab-right`.
+    """
     return [
         dict(obj) if side == "left" else rename_word(obj, OWN_NAME, f"{OWN_NAME}-{side}") for obj in flatten(manifests)
     ]
 
 
 def rename_word(value: Any, old: str, new: str) -> Any:
-    """Return a copy of an object in which one word is replaced by another in every string value, but in no key."""
+    """Return a copy of a nested value in which a word is replaced by another in all texts, except in the keys of mappings.
+
+    Args:
+        value: A Kubernetes object, or a part of one.
+        old: The word to replace.
+        new: The word that replaces it.
+
+    """
     match value:
         case str():
             return re.sub(rf"\b{re.escape(old)}\b", new, value)
@@ -122,7 +140,7 @@ def rename_word(value: Any, old: str, new: str) -> Any:
 
 
 def flatten(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield all objects of the manifests; an object of the kind List is replaced by the objects inside it."""
+    """Yield all objects of the manifests, with those inside an object of the kind List in place of this object."""
     for obj in manifests:
         if obj["kind"] == "List":
             yield from flatten(obj.get("items") or ())
@@ -131,12 +149,12 @@ def flatten(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any
 
 
 def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, stamp: str) -> list[Object]:
-    """Return copies of the objects, completed for the cluster and in the order in which they are applied.
+    """Return copies of the objects, completed for the cluster and in the order in which they must be applied.
 
-    - Every object and pod template gets RUN_LABEL with the run's name.
-    - Every pod template gets the stamp: another stamp makes other pods.
-    - Images are resolved.
-    - Secrets that request a certificate are filled.
+    - Every object and pod template gets the label RUN_LABEL with the run's name.
+    - Every pod template gets the stamp as an annotation, so that new pods are made for every stamp.
+    - Image references are replaced by those that the user has chosen.
+    - Secrets whose annotations request a certificate are filled.
     - Services of type LoadBalancer get a class that no cloud knows, so that no cloud makes a balancer for them.
     - Proxies and backends prefer nodes without the load generator.
 
@@ -144,7 +162,7 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
         manifests: The rendered manifests.
         images: The images to use.
         run: The name of the run.
-        stamp: A text that identifies this bring-up.
+        stamp: A text that identifies this bring-up (this start of the system).
 
     Raises:
         UsageError: A certificate cannot be made.
@@ -173,7 +191,9 @@ def prepare(manifests: Iterable[Mapping[str, Any]], images: Images, run: str, st
 
 
 def sort_for_apply(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
-    """Return copies of all objects in the order in which they are applied, with requested certificates filled in.
+    """Return copies of all objects in the order in which they must be applied.
+
+    Secrets whose annotations request a certificate are filled.
 
     Raises:
         UsageError: A certificate cannot be made.
@@ -187,7 +207,7 @@ def sort_for_apply(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
 
 
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
-    """Raise UsageError if the cluster does not know the kind of one of the objects."""
+    """Raise UsageError if the cluster does not know the kind of one of the objects, such as Route."""
     for obj in flatten(manifests):
         if api.resource(obj["apiVersion"], obj["kind"]) is None:
             remedy = f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition"
@@ -195,9 +215,10 @@ def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:
-    """Return the part of an object that has the pods' `metadata` and `spec`; None for a kind that makes no pods.
+    """Return the part of an object that describes its pods (`metadata` and `spec`); None for a kind that makes no pods.
 
-    For an object from which a controller makes a Deployment, the part is the patch of that Deployment's pod template.
+    From objects of some kinds, a controller makes a Deployment. Then the result is the part of the object that patches
+    the pod template of this Deployment.
     """
     match obj["kind"]:
         case "Pod":
@@ -213,9 +234,9 @@ def pod_template(obj: Mapping[str, Any]) -> Object | None:
 
 
 def find_workload(obj: Mapping[str, Any]) -> Reference | None:
-    """Return the identity of the workload (such as a Deployment) that makes an object's pods; None without pods.
+    """Return the identity of the workload (such as a Deployment) that makes an object's pods; None if there are no pods.
 
-    The workload is the object itself, or the Deployment that a controller makes from the object.
+    The workload is the object itself, or a Deployment that a controller makes from the object.
     """
     ref = Reference.of(obj)
     name = get_path(obj, f"{WORKLOAD_PATHS[ref.kind]}.name") if ref.kind in WORKLOAD_PATHS else None
@@ -225,22 +246,19 @@ def find_workload(obj: Mapping[str, Any]) -> Reference | None:
 
 
 def pod_spec(obj: Mapping[str, Any]) -> Object:
-    """Return the `spec` of the pods that an object makes, or of the object itself if it is a pod."""
+    """Return the `spec` of the pods that an object makes; if the object is a pod, its own `spec`."""
     template = pod_template(obj)
     assert template is not None
     return template["spec"]
 
 
 def is_headless(obj: Mapping[str, Any]) -> bool:
-    """Return whether an object is a headless Service, which has no address: clients get its pods' addresses."""
+    """Return whether an object is a headless Service: clients get the addresses of its pods, because it has none itself."""
     return obj["kind"] == "Service" and obj["spec"].get("clusterIP") == "None"
 
 
 def find_role(obj: Mapping[str, Any]) -> str | None:
-    """Return the role (such as `proxy`) of an object's pods, from their role label; None where they have no role.
-
-    No other rule decides about roles on a cluster.
-    """
+    """Return the role (such as `proxy`) of an object's pods, as their label ROLE_LABEL shows; None if they have no role."""
     return pod_labels(obj).get(ROLE_LABEL)
 
 
@@ -250,15 +268,15 @@ def pod_labels(obj: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def compute_pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
-    """Return the seconds from the proxy's readiness until it has finished its second load of the configuration.
+    """Return for how many seconds after its readiness the proxy may still load its configuration once more.
 
-    The result is 0 where the proxy has no reload interval. A router that has one loads its first configuration as soon
-    as it has seen every Route. What arrives meanwhile (the same Routes again, the backend's endpoints when they are
-    ready) it handles in one more load, a reload interval later. That load closes idle keep-alive connections, which a
-    generator counts as errors.
+    The result is 0 if the manifests set no reload interval. A router with such an interval loads its first
+    configuration as soon as it has seen every Route. Changes that arrive meanwhile, such as the backend's endpoints,
+    are loaded together one interval later. That second load closes idle keep-alive connections, which a generator
+    would count as errors.
 
-    Seen with openshift/router release-4.22: with 5 s, 15 s and 120 s there were exactly two loads. Requests to a backend
-    that was not ready at the first load fail until the second.
+    With openshift/router release-4.22 and intervals of 5 s, 15 s and 120 s there were exactly two loads [tried].
+    Requests to a backend that was not ready at the first load fail until the second.
     """
     intervals_s = [
         seconds
@@ -278,7 +296,11 @@ def _label(holder: Object, run: str) -> None:
 
 
 def _set_affinity(spec: Object, role: str) -> None:
-    """Make a pod's spec prefer nodes marked for its role, without the generator and without the other role's pods."""
+    """Make a pod prefer certain nodes, by changing its spec.
+
+    It prefers nodes that are marked for its role, without the load generator, and without pods of the other role
+    (proxy or backend).
+    """
 
     def near(role: str, **options: Any) -> Object:
         return {
@@ -299,13 +321,14 @@ def _set_affinity(spec: Object, role: str) -> None:
 
 
 def bind_to_nodes(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
-    """Bind the pods of each role to the node of the other side's pods, so that both have the same machine's noise.
+    """Bind the pods of each role to the node where the other side of a pair has its pods of this role.
 
-    A role whose pods on the other side are spread over several nodes is not bound.
+    So both sides are exposed to the noise of the same machine. If the other side's pods of a role are spread over
+    several nodes, the role is not bound.
 
     Args:
-        manifests: The objects; they are changed.
-        nodes: The nodes where the other side has pods, by role.
+        manifests: The objects of this side, which are changed.
+        nodes: Role → the names of the nodes where the other side has pods.
 
     """
     for obj in manifests:
@@ -315,10 +338,10 @@ def bind_to_nodes(manifests: Iterable[Object], nodes: Mapping[str, Collection[st
 
 
 def fill_certificate(secret: Object) -> None:
-    """Fill the certificate into a Secret whose annotations request one.
+    """Issue a certificate and write it into a Secret, if the Secret's annotations request one.
 
     Raises:
-        UsageError: The certificate cannot be made, or the Secret has an empty key that is no part of a certificate.
+        UsageError: The certificate cannot be made. Or the Secret has an empty key that is no part of a certificate.
 
     """
     metadata = secret["metadata"]

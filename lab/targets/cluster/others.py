@@ -40,12 +40,12 @@ Pod = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class OtherUsage:
-    """The CPU that programs other than the lab's and the cluster's used on the lab's nodes during a sample.
+    """The CPU that foreign programs (neither the lab's nor the cluster's own) used on the lab's nodes during a sample.
 
     Attributes:
-        cores: The used CPU seconds per second; None means that the use is not visible.
-        counters: The counters `others/…` for the sample's record: the number of pods, the number of those without a new
-            figure, and the length of the time that the figures cover.
+        cores: The used CPU seconds per second; None if the use cannot be seen.
+        counters: Counters for the sample's record: `others/pods` (the number of foreign pods), `others/stale_pods`
+            (how many of them have no new figure) and `others/window_ms` (the longest time that a figure covers).
 
     """
 
@@ -61,11 +61,11 @@ Call it with the nodes' names when a sample begins. Call the function that it re
 
 
 def sum_sources(*sources: OtherUsageSource) -> OtherUsageSource:
-    """Return a source that adds up the CPU use of several sources, each of which sees different processes.
+    """Return a source of CPU use that adds up several sources, each of which sees other processes.
 
-    Where one source cannot see its processes, the sum of the others is only a lower bound. It is returned if it is
-    already too much for a sample (`MAX_OTHERS_CORES`); else the sum is not visible (None). On kind, for example, this
-    machine's processes can be too much although the user may not query the kubelets.
+    If one source cannot see its processes, the sum of the others is only a lower bound. Then the sum is returned only
+    if it is already too much for a valid sample (`MAX_OTHERS_CORES`); otherwise it is None. On kind, for example, the
+    processes of this machine may use too much although the user may not query the kubelets.
     """
 
     def begin(nodes: Sequence[str]) -> Callable[[], OtherUsage]:
@@ -85,11 +85,11 @@ def sum_sources(*sources: OtherUsageSource) -> OtherUsageSource:
 
 @dataclass(frozen=True, slots=True)
 class PodCpuFigure:
-    """The CPU use of a pod as its kubelet last measured it.
+    """The CPU use of a pod as its kubelet has last measured it.
 
     Attributes:
         at_s: The time of the measurement by the node's clock, in seconds since the epoch.
-        cpu_s: The CPU seconds that the pod had used since it began.
+        cpu_s: The CPU seconds that the pod had used until then.
 
     """
 
@@ -98,7 +98,10 @@ class PodCpuFigure:
 
 
 def parse_figures(metrics: str) -> Mapping[Pod, PodCpuFigure]:
-    """Return the CPU figure of each pod in the text of a kubelet's /metrics/resource.
+    """Parse the text of a kubelet's page /metrics/resource into the CPU use of each pod.
+
+    Returns:
+        (namespace, name) of the pod → its CPU figure.
 
     Raises:
         ValueError: A line has another form than expected.
@@ -116,9 +119,9 @@ def parse_figures(metrics: str) -> Mapping[Pod, PodCpuFigure]:
 
 
 class Kubelets:
-    """The source of the CPU that other people's pods use, from the kubelets' figures.
+    """A source of the CPU that other people's pods use, as the kubelets of the lab's nodes report it.
 
-    An object of this class remembers the last figures, so one object must serve all samples on a cluster.
+    It remembers the kubelets' last figures. So use one object for all samples on a cluster.
     """
 
     def __init__(self, api: Api) -> None:
@@ -128,10 +131,13 @@ class Kubelets:
         self._latest: dict[Pod, PodCpuFigure] = {}
 
     def __call__(self, nodes: Sequence[str]) -> Callable[[], OtherUsage]:
-        """Read the figures of these nodes at a sample's beginning, and return the function for the sample's end.
+        """Read the pods' CPU figures at the beginning of a sample, and return the function to call at its end.
 
-        That function reads the figures again and returns the use in between. The use is not visible (None) where the
-        user may not query the kubelets, or where a kubelet does not answer or answers in an unknown form.
+        That function reads the figures again and returns the CPU use in between. The use is None if the user may not
+        query the kubelets, or if a kubelet does not answer or answers in an unknown form.
+
+        Args:
+            nodes: The names of the nodes.
 
         Raises:
             LostError: The API server does not answer.
@@ -146,7 +152,10 @@ class Kubelets:
         return end
 
     def _read(self, nodes: Sequence[str]) -> Mapping[Pod, PodCpuFigure] | None:
-        """Read, remember and return the CPU figures of other people's pods on these nodes; None = not visible."""
+        """Read and return the CPU figures of other people's pods on some nodes; None if they cannot be read.
+
+        The figures are also stored, for pods that will have no newer figure at the next reading.
+        """
         by_pod: dict[Pod, PodCpuFigure] = {}
         try:
             for node in nodes:
@@ -172,7 +181,7 @@ class Kubelets:
     def _sum_use(self, before: Mapping[Pod, PodCpuFigure], after: Mapping[Pod, PodCpuFigure]) -> OtherUsage:
         """Return the CPU use of all pods between two readings of their figures.
 
-        For a pod without a newer figure in the second reading, the latest rate that is known counts.
+        If a pod has no newer figure in the second reading, its latest known rate is used.
         """
         cores, window_s, stale = 0.0, 0.0, 0
         for pod, end in after.items():
@@ -190,11 +199,12 @@ class Kubelets:
 
 
 def watch_host(containers: Sequence[str]) -> OtherUsageSource:
-    """Return the source of the CPU that other processes of this machine use, for a cluster in containers here.
+    """Return a source of the CPU that foreign processes of this machine use, if the cluster's nodes are containers here.
 
-    Every process counts, except the lab (this process and its descendants), the nodes' containers, the container engine
-    and kernel threads. `Kubelets` covers what runs inside the nodes. The use is not visible (None) where no process of
-    the nodes can be seen, because the container engine is in a virtual machine or on another host.
+    A process is foreign unless it is one of these: the lab (this process and its descendants), a process in the nodes'
+    containers, the container engine, or a kernel thread. Processes inside the nodes are measured by `Kubelets`. The
+    use is None if no process of a node can be seen here, because the container engine is in a virtual machine or on
+    another host.
 
     Args:
         containers: The full ids of the containers that are the cluster's nodes.
@@ -202,7 +212,7 @@ def watch_host(containers: Sequence[str]) -> OtherUsageSource:
     """
 
     def read_foreign_s() -> float | None:
-        """Return the CPU seconds of all other processes so far, and of their ended children; None = not visible."""
+        """Return the CPU seconds that foreign processes and their ended children have used so far; None if they cannot be seen."""
         proc, own_pid = find_host_proc()
         processes = host_processes(proc)
         foreign_s, visible = 0.0, False

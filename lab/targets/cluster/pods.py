@@ -21,9 +21,9 @@ LINE = 300
 
 
 def conditions(obj: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return an object's conditions by type, unchanged: `status`, and `reason` and `message` where it has them.
+    """Return an object's status conditions by type: `Ready` → {`status`: `True`, …}.
 
-    The result is empty where nothing is reported yet.
+    Each condition is that of the API server, unchanged. The result is empty if none is reported yet.
     """
     return {item["type"]: item for item in obj.get("status", {}).get("conditions") or ()}
 
@@ -34,14 +34,17 @@ def ready(obj: Mapping[str, Any]) -> bool:
 
 
 def container_status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of a pod's first container, which is the lab's; empty where nothing is reported yet."""
+    """Return the status of a pod's first container, as the API server reports it; empty if none is reported yet.
+
+    The first container of a pod is the one that the lab measures.
+    """
     first = pod["spec"]["containers"][0]["name"]
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return next((item for item in statuses if item["name"] == first), {})
 
 
 def container_id(pod: Mapping[str, Any]) -> str:
-    """Return the ID of a pod's first container; empty while it has none."""
+    """Return the ID of a pod's first container; empty if the container has none yet."""
     return container_status(pod).get("containerID") or ""
 
 
@@ -51,11 +54,11 @@ def running(pod: Mapping[str, Any]) -> bool:
 
 
 def check_running(place: str, pod: Mapping[str, Any] | None) -> None:
-    """Raise LostError unless the pod runs and is not being deleted.
+    """Raise LostError unless a pod exists, runs and is not being deleted.
 
     Args:
-        place: The pod's name for the error.
-        pod: The pod; None means that there is none.
+        place: The pod's name, for the error's text.
+        pod: The pod; None means that it does not exist.
 
     """
     remedy = "`--resume` goes on when the cluster is well again"
@@ -68,12 +71,12 @@ def check_running(place: str, pod: Mapping[str, Any] | None) -> None:
 
 
 def join_reason(reason: str | None, message: str | None) -> str:
-    """Return `reason: message` on one line, or the part that is not empty."""
+    """Return `reason: message` on one line; if one of the two is empty or None, return the other."""
     return ": ".join(filter(None, (reason, " ".join((message or "").split()))))
 
 
 def describe_exit(terminated: Mapping[str, Any]) -> str:
-    """Return how a container ended, in words such as `exited with 137 (OOMKilled): message`.
+    """Return a text about how a container ended, such as `exited with 137 (OOMKilled): message`.
 
     Args:
         terminated: The `terminated` state of the container, as the API server reports it.
@@ -85,12 +88,10 @@ def describe_exit(terminated: Mapping[str, Any]) -> str:
 
 
 def explain(api: Api, obj: Mapping[str, Any]) -> list[str]:
-    """Return lines that explain a pod's or node's state: its latest events and the logs of unready containers.
+    """Return lines that explain the state of a pod or node: its latest events, and the logs of containers that are not ready.
 
-    The newest event is the last. A container that has ended with status 0 has no log here.
-
-    An event looks like `event FailedScheduling (3×): 0/1 nodes …`. Where events or a log cannot be read, a line gives
-    the reason.
+    Events come first, the newest last: `event FailedScheduling (3×): 0/1 nodes …`. The log of a container that has
+    ended with status 0 is left out. If events or a log cannot be read, a line gives the reason.
     """
     metadata, status = obj["metadata"], obj.get("status", {})
 
@@ -131,10 +132,14 @@ def explain(api: Api, obj: Mapping[str, Any]) -> list[str]:
 
 
 def lines_or_reason(title: str, ask: Callable[[], list[str]]) -> list[str]:
-    """Return the lines that `ask` returns, or, if it raises an error, one line with the title and that error.
+    """Return the lines that a function returns; if it raises an error, return one line with a title and this error.
 
-    The lines only explain another fault, so an error while getting them must not hide that fault. Only a LostError is
-    raised.
+    The lines explain another error, which must not be hidden by an error here. Only a LostError is raised.
+
+    Args:
+        title: The beginning of the line about an error.
+        ask: The function.
+
     """
     try:
         return ask()

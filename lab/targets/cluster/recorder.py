@@ -51,7 +51,10 @@ DELETED), and the object.
 
 
 class StreamThread(ABC):
-    """A thread that reads a stream of the API server until `end` is called; `fault` is why it has ended earlier."""
+    """A thread that reads a stream of the API server until `end` is called.
+
+    If an error ends the thread earlier, the attribute `fault` is the reason.
+    """
 
     def __init__(self, name: str) -> None:
         self.fault = ""
@@ -60,7 +63,7 @@ class StreamThread(ABC):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def end(self) -> None:
-        """End the thread at once, even if the stream has more to read; a thread that never started is no error."""
+        """End the thread at once, even if the stream has more to read; do nothing if the thread was never started."""
         self._stopped.set()
         if self._stream is not None:
             self._stream.close()
@@ -71,7 +74,10 @@ class StreamThread(ABC):
     def _follow(self) -> None: ...
 
     def _run(self) -> None:
-        """Follow the stream, and store an error as `fault`, because the user would see a thread's traceback."""
+        """Read the stream; this is the thread's body.
+
+        An error is stored in `fault` and not raised, because the user would see the traceback of a thread.
+        """
         try:
             self._follow()
         except LabError as error:
@@ -81,7 +87,7 @@ class StreamThread(ABC):
 
 
 class KindWatch(StreamThread):
-    """The thread that watches one kind of objects in a namespace, and calls a function for every change."""
+    """A thread that watches the objects of one kind in a namespace, and calls a function for every change."""
 
     def __init__(self, api: Api, api_version: str, kind: str, namespace: str, callback: ChangeCallback) -> None:
         super().__init__(f"watch-{kind}")
@@ -90,7 +96,7 @@ class KindWatch(StreamThread):
         self._since = ""
 
     def start(self) -> None:
-        """Call the function for every existing object (as LISTED), and start the thread that watches for changes.
+        """Call the function for every existing object (with LISTED as the kind of change), then start the thread.
 
         Raises:
             LabError: The objects cannot be listed.
@@ -102,11 +108,13 @@ class KindWatch(StreamThread):
         self._thread.start()
 
     def stop(self) -> None:
-        """List the objects a last time, wait until the watch has reported all that the list shows, and end the watch.
+        """Wait until the watch has reported every change so far, and end the thread.
+
+        To know these changes, the objects are listed once more and compared with what the watch has reported.
 
         Raises:
-            MeasuringError: The watch may have missed something.
-            LabError: The last listing failed.
+            MeasuringError: The watch may have missed a change.
+            LabError: The objects cannot be listed.
 
         """
         try:
@@ -114,7 +122,7 @@ class KindWatch(StreamThread):
             latest = {item["metadata"]["uid"]: int(item["metadata"]["resourceVersion"]) for item in items}
 
             def list_missing() -> list[str]:
-                """Return the uids of objects whose change or end is in the last list, but not yet in the watch."""
+                """Return the uids of objects whose last change or deletion the watch has not reported yet."""
                 passed, up_to = dict(self._versions), int(self._since)
                 unseen = [uid for uid, listed in latest.items() if passed.get(uid, up_to) < listed]
                 return unseen + [uid for uid, has in passed.items() if uid not in latest and has <= int(version)]
@@ -162,12 +170,26 @@ class KindWatch(StreamThread):
 
 
 class FollowedLog(StreamThread):
-    """The thread that reads a proxy container's log, until `stop` or the container's end, and keeps its events."""
+    """A thread that reads the log of a proxy's container and collects the events (such as reloads) that the log reports.
+
+    It reads until `stop` is called or the container ends.
+    """
 
     def __init__(
         self, api: Api, namespace: str, pod: str, container: str, container_id: str, node: str, from_start: bool
     ) -> None:
-        """Start to read the log, from its beginning or (without `from_start`) from now on."""
+        """Start the thread that reads the log.
+
+        Args:
+            api: The cluster.
+            namespace: The namespace of the pod.
+            pod: The name of the pod.
+            container: The name of the container.
+            container_id: The container's ID.
+            node: The name of the pod's node.
+            from_start: Whether to read the log from its beginning; otherwise only lines that are written from now on.
+
+        """
         super().__init__(f"log-{pod}")
         self._api, self.pod, self._place = api, pod, (namespace, pod, container)
         self.container_id, self.node = container_id, node
@@ -180,10 +202,10 @@ class FollowedLog(StreamThread):
         self._thread.start()
 
     def stop(self, ended: bool) -> None:
-        """Wait until the log's last line was read, and end the thread.
+        """Wait until the last line that the log has now was read, and end the thread.
 
         Args:
-            ended: Whether the container is known to have ended; then nothing is waited for, and no error is raised.
+            ended: Whether the container is known to have ended. Then nothing is waited for, and no error is raised.
 
         Raises:
             MeasuringError: Lines of the log may be missing.
@@ -203,7 +225,7 @@ class FollowedLog(StreamThread):
             raise MeasuringError(place, self.fault, "the sample is to be measured again; `kubectl logs -f` shows more")
 
     def _read_newest_time(self) -> str:
-        """Return the time of the last line that was written; empty when there is none."""
+        """Return the time of the last line in the log, as the API server writes it; empty if the log has no line."""
         return self._api.log(*self._place, lines=1, times=True).split(" ", 1)[0].strip()
 
     def _follow(self) -> None:
@@ -233,7 +255,10 @@ class FollowedLog(StreamThread):
 
 
 class ClusterRecorder:
-    """The recorder of what happens to a variant's pods in one namespace; it can be entered and left once."""
+    """A context manager that records what happens to a variant's pods in one namespace while its block runs.
+
+    It can be entered only once.
+    """
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api, self._namespace = api, namespace
@@ -283,7 +308,7 @@ class ClusterRecorder:
                 self._record(written_s + behind_s, "proxy", log.pod, event)
 
     def say(self, kind: str, name: str, detail: str) -> None:
-        """Record an event that no watch reports, from the API server's answer to a request of the lab.
+        """Record an event that only the API server's answer to a request of the lab reports, and no watch.
 
         Args:
             kind: The kind of the event, such as `EvictionRefused`.
@@ -294,13 +319,14 @@ class ClusterRecorder:
         self._record(time.time(), "api", name, kind, detail)
 
     def events(self) -> Sequence[Event]:
-        """Return the recorded events in the order of time; call it only after the recorder was left.
+        """Return the recorded events, ordered by time; call it after the block.
 
-        Each event has the role of its pod, or an empty one. An event may arrive before its pod, so roles are known only
-        afterwards.
+        Each event has the role of its pod, or an empty role if the pod is unknown. The roles are filled in only now,
+        because an event may arrive before the pod that it is about.
 
         Raises:
-            LabError: A watch or log may have missed something; it is the first such error.
+            LabError: A watch or a log may have missed something. If there are several such errors, the first is
+                raised.
 
         """
         if self._fault is not None:
@@ -309,7 +335,7 @@ class ClusterRecorder:
         return sorted(events, key=lambda event: event.at_s)
 
     def notes(self) -> Sequence[str]:
-        """Return the limits of the record that a reader of the events must know, as phrases."""
+        """Return sentences about what the record cannot show, for people who read the events."""
         return (
             "what the API server reports of pods and endpoints comes later than it was, never earlier",
             "single probes cannot be seen, only those that the kubelet reports as failed",
@@ -319,16 +345,16 @@ class ClusterRecorder:
         self._events.append(Event(at_s, source, "", name, kind, detail))
 
     def ended(self, container_id: str) -> bool:
-        """Return whether a container is known to have ended."""
+        """Return whether the record shows that a container has ended."""
         return any((kind, container) == ("Exited", container_id) for _, kind, container in list(self._known))
 
     def pod(self, at_s: float, change: str, obj: Object) -> None:
-        """Record what a change of a pod shows, and follow the log of a proxy's new container.
+        """Record what a change of a pod shows, and begin to read the log of a proxy's new container.
 
         Args:
-            at_s: The time of the change's arrival, in seconds since the epoch.
-            change: The kind of change: ADDED, MODIFIED or DELETED; LISTED for the state at the beginning, which is no
-                event.
+            at_s: The time at which the change arrived here, in seconds since the epoch.
+            change: The kind of change: ADDED, MODIFIED or DELETED. LISTED means that the pod existed already when the
+                recorder was entered; this is no event.
             obj: The pod.
 
         """
@@ -360,7 +386,7 @@ class ClusterRecorder:
             del self._pods[name]
 
     def slice(self, at_s: float, change: str, obj: Object) -> None:
-        """Record what a change of an EndpointSlice shows: pods' readiness, and a Service's number of ready endpoints.
+        """Record what a change of an EndpointSlice shows: which pods are ready, and how many endpoints a Service has.
 
         The arguments are those of `pod`.
         """
@@ -384,10 +410,10 @@ class ClusterRecorder:
         self._endpoints[service] = ready
 
     def event(self, at_s: float, change: str, obj: Object) -> None:
-        """Record an Event object of Kubernetes about a pod: its container is being killed, or a probe has failed.
+        """Record a Kubernetes Event about a pod that reports the killing of a container or a failed probe.
 
-        Kubernetes counts repetitions in the same Event, and each repetition is recorded. The arguments are those of
-        `pod`.
+        Kubernetes reports a repetition by a higher count in the same Event. Each repetition is recorded as a separate
+        event. The arguments are those of `pod`.
         """
         involved, series = obj.get("involvedObject") or {}, obj.get("series") or {}
         reason, uid = obj.get("reason"), obj["metadata"]["uid"]
@@ -405,11 +431,11 @@ class ClusterRecorder:
             self._record(at_s, "kubelet", name, reason, message)
 
     def _update_readiness(self, at_s: float, silent: bool) -> None:
-        """Record each pod whose readiness has changed; a pod is ready if it is a ready endpoint of any Service.
+        """Find out which pods are ready endpoints of a Service, and record each pod for which this has changed.
 
         Args:
             at_s: The time of the change, in seconds since the epoch.
-            silent: Whether to note the state without recording it.
+            silent: Whether to store the new state without recording events.
 
         """
         readiness: dict[str, bool] = {}
@@ -431,10 +457,11 @@ class ClusterRecorder:
 
 
 def _list_facts(pod: Object) -> Iterator[tuple[str, str, str]]:
-    """Yield what has happened to a pod and its first container (the lab's), as the pod's state shows it.
+    """Yield what has happened to a pod and its first container, as the pod's present state shows it.
 
     Yields:
-        The kind (Created, Exited, Started or Deleted), the ID of the container or an empty string, and the detail.
+        The kind (`Created`, `Exited`, `Started` or `Deleted`), the ID of the container (empty if the fact is about the
+        pod), and a text with details.
 
     """
     metadata, status = pod["metadata"], pods.container_status(pod)
@@ -459,5 +486,11 @@ def _is_ready(endpoint: Mapping[str, Any]) -> bool:
 
 
 def _append_time(text: str, stamp: str | None) -> str:
-    """Return a text with the API's time after it, such as `restart 1; by the API's clock 2026-11-21T21:53:10Z`."""
+    """Return a text with a time appended, such as `restart 1; by the API's clock 2026-11-21T21:53:10Z`.
+
+    Args:
+        text: The text; may be empty.
+        stamp: The time as the API server reports it; None appends nothing.
+
+    """
     return "; ".join(filter(None, (text, f"by the API's clock {stamp}" if stamp else "")))

@@ -54,12 +54,12 @@ class Fault:
         place: The name of the object.
         words: What is wrong, in words.
         remedy: How to correct it; may be empty.
-        final: Whether waiting longer does not help, once the fault has lasted for `patience_s` seconds.
-        patience_s: See `final`.
-        refused: Whether a program refuses its configuration: it ends whenever it is started, or does not make what it
-            is configured to make.
-        about: The object in its last state; None where it does not exist, and for a Route.
-        image: The image of the container whose fault it is; empty for other faults.
+        final: Whether it is useless to wait longer, once the fault has lasted for `patience_s` seconds.
+        patience_s: The seconds for which a final fault must have lasted.
+        refused: Whether the fault is that a program refuses its configuration: it ends at every start, or it does not
+            make the objects that it is configured to make.
+        about: The object in its last state; None if it does not exist, and for a Route.
+        image: The image of the container that has the fault; empty if the fault is not a container's.
 
     """
 
@@ -74,9 +74,9 @@ class Fault:
 
 
 def wait_until_ready(api: Api, objects: Iterable[Mapping[str, Any]], deadline: float) -> None:
-    """Wait until every Deployment, DaemonSet, StatefulSet and Pod is ready and every Route admitted.
+    """Wait until every Deployment, DaemonSet, StatefulSet and Pod is ready, and every Route is admitted by a router.
 
-    Workloads (such as Deployments) that a controller makes from one of the objects count, too.
+    Workloads (such as Deployments) that a controller makes from one of the objects are waited for, too.
 
     Args:
         api: The cluster.
@@ -84,8 +84,8 @@ def wait_until_ready(api: Api, objects: Iterable[Mapping[str, Any]], deadline: f
         deadline: The last moment, by time.monotonic().
 
     Raises:
-        MeasuringError: An object is not ready. The message has the object, its condition and the container's state; the
-            remedy has events and log.
+        MeasuringError: An object is not ready in time, or will never be. The message describes its state; the remedy
+            contains its events and log.
 
     """
     applied = list(objects)
@@ -96,11 +96,16 @@ def wait_until_ready(api: Api, objects: Iterable[Mapping[str, Any]], deadline: f
 
 
 def _wait_without_faults(api: Api, deadline: float, poll_s: float, look: Callable[[], list[Fault]]) -> None:
-    """Call `look` every `poll_s` seconds until it returns no faults.
+    """Call a function every `poll_s` seconds until it returns an empty list of faults.
+
+    Args:
+        api: The cluster.
+        deadline: The last moment, by time.monotonic().
+        poll_s: The seconds between two calls.
+        look: The function that returns the present faults.
 
     Raises:
-        MeasuringError: A fault is final (waiting does not help), or the deadline has passed; then the main fault is in
-            the error.
+        MeasuringError: Waiting does not help against a fault (it is final), or the deadline has passed.
 
     """
     since: dict[tuple[str, str], float] = {}
@@ -118,7 +123,7 @@ def _wait_without_faults(api: Api, deadline: float, poll_s: float, look: Callabl
 
 
 def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
-    """Return the error for a fault, with the events and the log of the faulty object.
+    """Return the error to raise for a fault, with the events and the log of the faulty object.
 
     Args:
         api: The cluster.
@@ -126,8 +131,8 @@ def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
         prefix: The beginning of the error's message.
 
     Returns:
-        An ImageError for an image that cannot be had, a StartError for a program that refuses its configuration, a
-        NodeRefusesError where the node itself refuses a setting, else a MeasuringError.
+        An ImageError if an image cannot be pulled. A StartError if a program refuses its configuration. A
+        NodeRefusesError if the node refuses a setting. Otherwise a MeasuringError.
 
     """
     explanation = explain(api, fault.about) if fault.about else []
@@ -144,14 +149,14 @@ def _build_error(api: Api, fault: Fault, prefix: str) -> MeasuringError:
 
 
 def _find_workload_faults(api: Api, refs: Sequence[Reference], expected: Collection[Reference]) -> list[Fault]:
-    """Return the faults of workloads (such as Deployments) that are not ready, then those of the pods near them.
+    """Return the faults of workloads (such as Deployments) that are not ready, and of pods in the same namespaces.
 
-    All pods of the lab in the same namespaces are looked at.
+    The pods are all pods of the lab in these namespaces, because a pod's fault often explains that of its workload.
 
     Args:
         api: The cluster.
-        refs: All objects, the expected workloads included.
-        expected: The workloads that a controller is to make.
+        refs: The references to all objects, including the expected workloads.
+        expected: The references to the workloads that a controller is expected to make.
 
     """
     workloads = [ref for ref in refs if ref.kind in ("Deployment", "DaemonSet", "StatefulSet", "Pod")]
@@ -171,14 +176,15 @@ def _format_place(ref: Reference) -> str:
 
 
 def _explain_unmade(api: Api, ref: Reference, up: bool) -> Fault:
-    """Return the fault of a workload (such as a Deployment) that its controller has not made.
+    """Return the fault of a workload (such as a Deployment) that a controller should have made and has not.
 
-    The fault has the failing conditions of the Gateways in the workload's namespace.
+    The fault's text contains the failing conditions of the Gateways in the workload's namespace.
 
     Args:
         api: The cluster.
         ref: The workload.
-        up: Whether the controller and everything else is ready; then the controller refuses its configuration.
+        up: Whether everything else, including the controller, is ready. Then the fault is that the controller refuses
+            its configuration; otherwise the controller may just not be up yet.
 
     """
     gateways = api.list("gateway.networking.k8s.io/v1", "Gateway", ref.namespace)
@@ -195,9 +201,9 @@ def _explain_unmade(api: Api, ref: Reference, up: bool) -> Fault:
 
 
 def _find_route_faults(api: Api, refs: Sequence[Reference]) -> list[Fault]:
-    """Return a list with the fault of the first Route that is not admitted; empty if all Routes are admitted.
+    """Return the fault of the first Route that no router has admitted, as a list; empty if all Routes are admitted.
 
-    If the fault may pass and several Routes have one, the fault's text has their number.
+    If the fault may still pass, its text also contains the number of Routes that are not admitted.
     """
     routes = [ref for ref in refs if ref.kind == "Route"]
     sources = sorted({(ref.api_version, ref.namespace) for ref in routes})
@@ -257,7 +263,10 @@ def _find_fault(ref: Reference, obj: Object | None) -> Fault | None:
 
 
 def find_pod_fault(pod: Object) -> Fault | None:
-    """Return the fault of a pod that is not ready; None for a pod that is ready, being deleted or has succeeded."""
+    """Return the fault of a pod that is not ready.
+
+    The result is None if the pod is ready, is being deleted, or has ended successfully.
+    """
     metadata, status = pod["metadata"], pod.get("status", {})
     if "deletionTimestamp" in metadata or ready(pod) or status.get("phase") == "Succeeded":
         return None
@@ -282,10 +291,12 @@ def find_pod_fault(pod: Object) -> Fault | None:
 
 
 def _find_container_fault(blank: Fault, noun: str, container: Mapping[str, Any]) -> Fault | None:
-    """Return the fault of a container that is not ready; None if it is ready, or an init container that succeeded.
+    """Return the fault of a container that is not ready.
+
+    The result is None if the container is ready, or is an init container that has ended successfully.
 
     Args:
-        blank: A fault with the container's pod, which is copied and filled in.
+        blank: A fault of the container's pod without a text; the result is a copy with the text filled in.
         noun: `container` or `init container`.
         container: The status of the container, as the API server reports it.
 

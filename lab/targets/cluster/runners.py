@@ -106,17 +106,18 @@ def build_testrun(
     hosts: Mapping[str, str],
     marked: bool,
 ) -> tuple[Object, Object]:
-    """Return the ConfigMap with a load's script, and the TestRun that runs it.
+    """Return the two objects for a load of several generators: a ConfigMap with k6's script, and a TestRun of k6-operator.
 
     Args:
-        name: The name of both.
+        name: The name of both objects.
         run: The name of the run, for labels.
         image: The generators' image.
         load: The load to make.
-        files: The files of the script, by name.
-        hosts: The address of each host, for k6 instead of DNS.
-        marked: Whether the cluster has nodes that are marked for generators; then runners get no other node. Without
-            that rule a scheduler could put runners on the proxy's node in the arm without a proxy, where it is free.
+        files: Name → text of the script's files.
+        hosts: Host name → IP address, which k6 uses instead of DNS.
+        marked: Whether the cluster has nodes that are marked for generators. Then the runners (the pods with k6) may
+            run on such nodes only. Otherwise, in measurements without a proxy, a scheduler could put runners on the
+            proxy's free node.
 
     """
     labels = {RUN_LABEL: run}
@@ -169,9 +170,14 @@ def build_testrun(
 
 
 def build_segments(number: int, total: int) -> list[str]:
-    """Return the arguments with which k6 makes one of `total` equal parts of a load, as k6-operator spells them.
+    """Return the arguments with which k6 makes one part of a load that is divided into `total` equal parts.
 
-    The parts are numbered 1, 2, …, and together they are the complete load.
+    They are the arguments that k6-operator uses.
+
+    Args:
+        number: The number of the part: 1, 2, …
+        total: The number of parts.
+
     """
     bounds = ["0", *(f"{bound}/{total}" for bound in range(1, total)), "1"]
     part = ":".join(bounds[number - 1 : number + 1])
@@ -179,9 +185,10 @@ def build_segments(number: int, total: int) -> list[str]:
 
 
 def build_runner(testrun: Object, number: int) -> Object:
-    """Return the pod of one runner (k6 process) of a TestRun, as k6-operator makes it, but without a Job.
+    """Return the Pod for one runner (one k6 process) of a TestRun, for a cluster without k6-operator.
 
-    The pod's host name ends with the runner's number, as in a pod that the operator has made.
+    The pod is like the one that k6-operator would make, but belongs to no Job. Its host name ends with the runner's
+    number, as with k6-operator.
 
     Args:
         testrun: The TestRun.
@@ -219,12 +226,13 @@ def build_runner(testrun: Object, number: int) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class RunnerLoad:
-    """The means to run a load of many k6 generators on a cluster, each in a pod (a runner).
+    """The component that runs a load of several k6 generators on a cluster, each in a separate pod (a runner).
 
     Attributes:
         api: The cluster.
-        client: The shell into the generator's pod, from which k6's own API is queried.
-        shell: The function that makes the shell into a container, from the cluster, namespace, pod and container.
+        client: The shell into the generator's pod, from which the HTTP API of each k6 is queried.
+        shell: The function that returns a shell into a container; its arguments are the cluster, and the names of
+            namespace, pod and container.
 
     """
 
@@ -241,15 +249,15 @@ class RunnerLoad:
         hosts: Mapping[str, str],
         watch: ClusterWatch,
     ) -> GeneratorsOutput:
-        """Run a load and return the output of its runners; nothing of it stays on the cluster.
+        """Run a load and return the output of its runners; afterwards everything for it is removed from the cluster.
 
         Args:
             image: The generators' image.
             run: The name of the run, for labels.
             load: The load to make.
-            files: The files of the script, by name.
-            hosts: The address of each host, for k6 instead of DNS.
-            watch: The open watch of the sample; it begins anew when the runners can begin.
+            files: Name → text of the script's files.
+            hosts: Host name → IP address, which k6 uses instead of DNS.
+            watch: The open watch of the sample. It is begun again when all runners are ready to start.
 
         """
         self._remove(
@@ -300,11 +308,15 @@ class RunnerLoad:
         return self.api.resource(API_VERSION, KIND) is not None
 
     def _await_runners(self, name: str, load: GeneratorLoad) -> list[Object] | GeneratorsOutput:
-        """Wait until all runners of a TestRun can begin, and return their pods.
+        """Wait until all runners of a TestRun are ready to start, and return their pods.
+
+        Args:
+            name: The name of the TestRun.
+            load: The load.
 
         Returns:
-            The pods. Where a runner has ended, the operator refuses the load, or START_S seconds have passed, the
-            output of the failed load instead.
+            The pods. If a runner has ended, k6-operator refuses the load, or START_S seconds have passed, an output
+            that describes the failed load.
 
         """
         deadline = time.monotonic() + START_S
@@ -329,7 +341,7 @@ class RunnerLoad:
             time.sleep(POLL_S)
 
     def _let_go(self, runners: Sequence[Object]) -> list[str]:
-        """Start all paused runners at once, and return the URLs of those that did not take the request."""
+        """Start all paused runners at once, and return the URLs of those runners that did not accept the request."""
         options = f"-X PATCH -H 'Content-Type: application/json' -d {shlex.quote(_GO)} -o /dev/null"
         lines = [f"{{ curl -sf -m 10 {options} {url} || echo {url}; }} &" for url in map(_build_url, runners)]
         return self.client.script("\n".join([*lines, "wait"])).stdout.split()
@@ -337,12 +349,13 @@ class RunnerLoad:
     def _await_end(self, name: str, load: GeneratorLoad, operated: bool) -> bool:
         """Wait until all runners have made their load, and return whether they ended in time.
 
-        No runner is queried before the load's time is over, because every query is work in addition to the measured.
+        During the planned time of the load, no runner is queried, because every query would add work to what is
+        measured.
 
         Args:
             name: The name of the TestRun.
             load: The load.
-            operated: Whether k6-operator starts the runners, which takes it some time.
+            operated: Whether k6-operator starts the runners; then their start takes longer.
 
         """
         time.sleep(load.duration_s)
@@ -354,7 +367,7 @@ class RunnerLoad:
         return poll_until(ended, (START_S if operated else 0.0) + load.timeout_s + GRACE_S, POLL_S)
 
     def _read_statuses(self, runners: Sequence[Object]) -> list[int]:
-        """Return the number of each runner's state (k6's ExecutionStatus); -1 where k6 reports none."""
+        """Return the state of each runner as a number of k6's ExecutionStatus (such as PAUSED); -1 if k6 reports none."""
         lines = [f"curl -s -m 5 {_build_url(pod)}; echo" if pod["status"].get("podIP") else "echo" for pod in runners]
         answers = self.client.script("\n".join(lines) or "true").stdout.splitlines()
         statuses: list[int] = []
@@ -366,11 +379,11 @@ class RunnerLoad:
         return statuses + [-1] * (len(runners) - len(statuses))
 
     def _collect(self, runners: Sequence[Object], hung: bool) -> GeneratorsOutput:
-        """Return the runners' output and the worst of their exit statuses.
+        """Return the joined output of all runners, with the highest of their exit statuses.
 
         Args:
-            runners: The runners' pods; one that has not ended counts as failed.
-            hung: Whether a runner had not done its part in time.
+            runners: The runners' pods. One that has not ended counts as failed with status 1.
+            hung: Whether a runner has not made its part of the load in time.
 
         """
         outputs = [
@@ -383,7 +396,10 @@ class RunnerLoad:
         return GeneratorsOutput("".join(outputs), "\n".join(map(_describe_state, failed)), worst, hung)
 
     def _remove(self, names: Sequence[str]) -> None:
-        """Remove TestRuns, given by their names, and end their pods at once; return when the pods are gone.
+        """Remove TestRuns and their ConfigMaps, delete their pods, and wait until the pods are gone.
+
+        Args:
+            names: The names of the TestRuns.
 
         Raises:
             MeasuringError: Pods are still there after GONE_S seconds.
@@ -404,7 +420,7 @@ class RunnerLoad:
         return self.api.list("v1", "Pod", CLIENT_NAMESPACE, f"{MEMBER}={name}")
 
     def _list_runners(self, name: str) -> list[Object]:
-        """Return the pods of a TestRun's runners in the order of the runners' numbers."""
+        """Return the pods of a TestRun's runners, ordered by the runners' numbers."""
         runners = [pod for pod in self._list_pods(name) if pod["metadata"]["labels"].get("runner")]
         # The pod with the host name `load-…-12` is the twelfth.
         return sorted(runners, key=lambda pod: int(pod["spec"]["hostname"].rpartition("-")[2]))
@@ -421,7 +437,7 @@ def _build_url(pod: Object) -> str:
 def _find_exit_status(pod: Object) -> int | None:
     """Return the exit status of the k6 process in a pod, even if a sidecar still runs; None while k6 runs.
 
-    The status is 1 for a pod that has ended without a known status of k6, such as an evicted pod.
+    If the pod has ended and k6's status is unknown (such as after an eviction), the result is 1.
     """
     states = [status["state"] for status in pod["status"].get("containerStatuses", []) if status["name"] == CONTAINER]
     if states and "terminated" in states[0]:
@@ -430,7 +446,7 @@ def _find_exit_status(pod: Object) -> int | None:
 
 
 def _describe_state(pod: Object) -> str:
-    """Return a pod's state for the text of a fault: `pod load-1-2-x: Pending, ErrImagePull: …`."""
+    """Return a text about a pod's state for an error, such as `pod load-1-2-x: Pending, ErrImagePull: …`."""
     status = pod["status"]
     states = [
         state for container in status.get("containerStatuses", []) for state in container.get("state", {}).values()

@@ -77,12 +77,12 @@ class WatchedContainer:
     """A container on the cluster whose CPU, memory and counters are read during a sample.
 
     Attributes:
-        role: The container's `Role`, such as `proxy`, or CONTROL.
+        role: The container's `Role`, such as `proxy`; or CONTROL for a controller.
         namespace: The namespace of the container's pod.
         pod: The name of the pod.
         node: The name of the pod's node.
         shell: The shell into the container.
-        container_id: The ID that distinguishes a restarted container from the one before.
+        container_id: The container's ID, by which a restarted container differs from the one before.
 
     """
 
@@ -95,24 +95,27 @@ class WatchedContainer:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The identity of a watched container: the name of its pod and the container's ID."""
+        """The pair (name of the pod, ID of the container), which identifies a watched container."""
         return self.pod, self.container_id
 
 
 @dataclass(slots=True)
 class ContainerSampler:
-    """The sampler of one container: it takes snapshots of processes and counters during a sample, and keeps them.
+    """The sampler of one container: during a sample it takes and keeps snapshots of the container's processes and counters.
 
     Attributes:
         place: The container.
-        offset: The number that is added to the container's process numbers, to distinguish those of several pods.
+        offset: The number that is added to the container's process numbers. Without it, processes of several pods
+            would have equal numbers.
         container: The properties of the container that do not change.
-        tells_cpus: Whether this sampler reads the machine's CPUs, for all containers on the machine.
-        tells_network: Whether this sampler reads the network's counters, for all containers in the network namespace.
-        since_s: The time of the first snapshot, in seconds since the sample began, for a container that came during the
-            sample: all that the container used until then belongs to the sample. None = it existed before.
+        tells_cpus: Whether this sampler reads the machine's CPUs. It does so for all containers on the machine.
+        tells_network: Whether this sampler reads the network's counters. It does so for all containers of the network
+            namespace.
+        since_s: None for a container that existed when the sample began. Otherwise the time of the first snapshot, in
+            seconds since the sample began. Then all that the container had used until that snapshot belongs to the
+            sample.
         snapshots: The snapshots so far.
-        lost: The error after which no more snapshots are taken; None without one.
+        lost: The error after which no more snapshots are taken; None if there was none.
         ended: Whether `end` was called.
 
     """
@@ -131,16 +134,16 @@ class ContainerSampler:
     """The number of snapshots that are surely of this container, because it still existed afterwards."""
 
     def look(self, when: Moment) -> None:
-        """Take a snapshot of the container, unless it is lost or ended.
+        """Take a snapshot of the container; do nothing if the container is lost or `end` was called.
 
-        Between the two ends of a sample, every second call takes no snapshot if the container has many processes. A
-        generator's threads are always read.
+        For a container with many processes, only every second call during the sample takes a snapshot.
 
         Args:
-            when: `opening` or `closing` at an end of the sample, `meanwhile` in between.
+            when: `opening` at the beginning of the sample, `closing` at its end, `meanwhile` in between.
 
         Raises:
-            LabError: The opening snapshot fails. Later the error is stored as `lost`, and no more snapshots are taken.
+            LabError: The opening snapshot fails. A later failure is not raised but stored as `lost`, and no more
+                snapshots are taken.
 
         """
         if when == "meanwhile":
@@ -168,19 +171,19 @@ class ContainerSampler:
             self.lost = error
 
     def end(self) -> None:
-        """Take the container's last snapshot now, because the container may end before the sample does."""
+        """Take the last snapshot of the container now, before the sample's end, because the container may soon end."""
         self.look("closing")
         self.ended = True
 
     def there(self) -> None:
-        """Note that the container still exists under its ID, so all snapshots so far are surely of this container."""
+        """Note that the container still exists with this ID, so that all snapshots so far are certainly of this container."""
         self._confirmed = len(self.snapshots)
 
     def restarted(self, error: LabError) -> None:
-        """Note that the pod's container was restarted, and drop the snapshots that may be of the new container.
+        """Note that the container was restarted, and drop those snapshots that may show the new container.
 
         Args:
-            error: The error to store as `lost`, unless there is one already.
+            error: The error to store as `lost`, unless an error is stored already.
 
         """
         del self.snapshots[self._confirmed :]
@@ -189,7 +192,7 @@ class ContainerSampler:
     def used_s(self) -> float:
         """Return the CPU seconds that the container used during the sample.
 
-        For a lost container, only the use that the snapshots of its processes show is known.
+        For a lost container the result may be too low, because only the use that its snapshots show is known.
         """
         late = self.since_s is not None
         if self.lost is None:
@@ -201,9 +204,10 @@ class ContainerSampler:
         return sum(max(0.0, cpu_s - began.get(pid, 0.0)) for pid, cpu_s in ended.items())
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the container's rows of the usage table (USAGE_SCHEMA): one per process or thread, and snapshot.
+        """Yield the container's rows for the table of resource use (USAGE_SCHEMA).
 
-        The times of the rows come from the container's machine, so that a slow answer does not matter.
+        There is one row for each process or thread in each snapshot. The times are those of the container's machine,
+        so a late answer does not falsify them.
         """
         role, offset = self.place.role, self.offset
         for snap in self.snapshots:
@@ -215,10 +219,10 @@ class ContainerSampler:
             yield from ((t_s, role, offset + pid, offset + tid, *astuple(times), None) for (pid, tid), times in threads)
 
     def counts(self, snap: Snapshot) -> dict[str, int]:
-        """Return the kernel's counters in a snapshot of the container, by `<role>/<counter>`.
+        """Return the kernel's counters in a snapshot, by `role/counter` such as `proxy/cpu_throttled_us`.
 
-        These are the counters of the container's CPU and memory limits, if it has such limits, and those of its
-        network, if this sampler reads them (`tells_network`).
+        They are the counters of the container's CPU and memory limits, if it has such limits. If this sampler reads
+        the network (`tells_network`), those of the network are included.
         """
         counts: dict[str, int] = {}
         for controller in CONTROLLERS:
@@ -239,16 +243,16 @@ def make_sampler(
     existing: Sequence[ContainerSampler],
     since_s: float | None = None,
 ) -> ContainerSampler:
-    """Return the sampler of a container, which reads what the existing samplers do not read yet.
+    """Return the sampler of one more container, and decide what it reads for several containers.
 
-    On each machine one sampler reads the machine's CPUs. In each network namespace one sampler of a proxy's container,
-    and one of a backend's, read the network's counters.
+    On each machine, only one sampler reads the CPUs. In each network namespace, only one sampler of the proxy's
+    containers, and one of the backend's, reads the network's counters.
 
     Args:
         place: The container.
         container: The properties of the container that do not change.
         existing: The samplers of the other containers.
-        since_s: The seconds since the sample began, for a container that came during the sample; None = it existed
+        since_s: The seconds since the sample began, if the container came during the sample; None if it existed
             before.
 
     """
@@ -267,10 +271,10 @@ def make_sampler(
 
 
 def make_samplers(places: Sequence[WatchedContainer], containers: Sequence[ContainerInfo]) -> list[ContainerSampler]:
-    """Return a sampler for each container, those of proxies first.
+    """Return a sampler for each container; the samplers of proxies come first.
 
-    On the generator's machine the sampler of the generator's container reads the machine's CPUs, because the loss of
-    that container ends the sample anyway.
+    The CPUs of the generator's machine are read by the sampler of the generator's container. If that container is
+    lost, the sample has failed anyway.
 
     Args:
         places: The containers.
@@ -286,10 +290,10 @@ def make_samplers(places: Sequence[WatchedContainer], containers: Sequence[Conta
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine (one kernel) that runs nodes of the cluster, with its CPU times over a sample.
+    """A machine (one kernel, with one or more nodes of the cluster) and the CPU times that it used during a sample.
 
     Attributes:
-        spans: The times (busy, stolen, total) of each of the machine's CPUs during the sample, by the CPU's number.
+        spans: CPU number → the seconds (busy, stolen, total) of this CPU during the sample.
         samplers: The samplers of the lab's containers on the machine.
 
     """
@@ -299,23 +303,24 @@ class Machine:
 
     @property
     def unclaimed_s(self) -> float:
-        """The CPU seconds of the machine during a sample that no container of the lab used.
+        """The CPU seconds that the machine used during a sample and that no container of the lab used.
 
-        The value can be slightly below 0, because the machine's clock ticks may count a little less than the
-        containers' cgroups do.
+        The value can be slightly negative, because the machine's clock ticks may count a little less than the
+        containers' cgroups.
         """
         return sum(span.busy_s for span in self.spans.values()) - sum(sampler.used_s() for sampler in self.samplers)
 
     @property
     def steal(self) -> float:
-        """The fraction of the machine's CPU time during a sample that the hypervisor took (steal)."""
+        """The fraction of the machine's CPU time during a sample that its hypervisor gave to other virtual machines (steal)."""
         total_s = sum(span.total_s for span in self.spans.values())
         return sum(span.steal_s for span in self.spans.values()) / total_s if total_s else 0.0
 
     def share(self, target: ContainerSampler, elapsed_s: float) -> float:
         """Return how busy the CPUs were that a container may use, as a fraction from 0 to 1.
 
-        Every process on these CPUs counts. The CPU time of the lab's containers (by their cgroups) is a lower bound.
+        The work of every process on these CPUs counts. The result is not lower than what the cgroups of the lab's
+        containers on these CPUs report.
 
         Args:
             target: The sampler of the container.
@@ -329,7 +334,7 @@ class Machine:
 
 
 def group_machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
-    """Return the machines under the containers, in the order of their first containers."""
+    """Return the machines on which the containers run, in the order in which the samplers first mention them."""
     by_boot: list[Machine] = []
     for boot_id in dict.fromkeys(sampler.container.boot_id for sampler in samplers):
         on_machine = [sampler for sampler in samplers if sampler.container.boot_id == boot_id]
@@ -340,9 +345,10 @@ def group_machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
 
 
 def busy(machines: Sequence[Machine]) -> dict[int, float]:
-    """Return the busy fraction of each CPU of all machines, by a number that is unique among them.
+    """Return the busy fraction of each CPU of all machines, by CPU number.
 
-    The CPU numbers of the first machine stay. `MACHINE_STRIDE` is added to those of each further machine.
+    To make the numbers unique, `MACHINE_STRIDE` is added to those of the second machine, twice as much to those of the
+    third, and so on.
     """
     return {
         MACHINE_STRIDE * number + cpu: span.busy_s / span.total_s if span.total_s else 0.0
@@ -352,12 +358,14 @@ def busy(machines: Sequence[Machine]) -> dict[int, float]:
 
 
 def cores(machines: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
-    """Return how busy the CPUs of the proxy and of the generator were, as fractions by role.
+    """Return which fraction of their CPUs the proxy and the generator kept busy, by role (`proxy` and `generator`).
 
-    The least busy pod counts for the proxy, and the busiest one for the generator. A proxy's pod is as busy as its
-    CPUs, if at least half of their work is the pod's; otherwise only the pod's work counts. If its least busy worker
-    was busier than that, the worker counts, because a worker that fills one CPU of many is the proxy's limit. (A worker
-    is a thread that used at least `WORKING` of a CPU.)
+    - If there are several pods, the result is that of the least busy proxy pod, and of the busiest generator.
+    - For a generator, all work on the CPUs that it may use counts.
+    - For a proxy pod, too, all work on its CPUs counts, if the pod itself does at least half of it. Otherwise only the
+      pod's own work counts.
+    - A proxy pod is at least as busy as its least busy worker (a thread with at least `WORKING` of a CPU). A worker
+      that fills one CPU is the proxy's limit, even if other CPUs are idle.
 
     Args:
         machines: The machines.
@@ -381,9 +389,10 @@ def cores(machines: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
 
 
 def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
-    """Return the share of one CPU that the generator's busiest thread used while the thread ran; None without any.
+    """Return the fraction of one CPU that the generator's busiest thread used during the thread's life.
 
-    A thread is known to have run between the first and the last snapshot that show it.
+    The result is None if no thread was seen twice. A thread's life is the time between the first and the last snapshot
+    that show it.
     """
     return max(
         _compute_thread_shares([sampler for sampler in samplers if sampler.place.role == "generator"]), default=None
@@ -391,7 +400,7 @@ def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
 
 
 def _compute_thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
-    """Return the share of one CPU that each thread used, for the threads that are in at least two snapshots.
+    """Return the fraction of one CPU that each thread used, for the threads that at least two snapshots show.
 
     A process with a single thread counts as a thread.
     """
@@ -409,13 +418,15 @@ def _compute_thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
 
 
 def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> float:
-    """Return by how many seconds the wall clock of the generator's machine was changed during the sample.
+    """Return by how many seconds the wall clock of the generator's machine was adjusted during the sample.
 
-    The generator's latencies may come from that clock.
+    The number is negative if the clock was set back. An adjustment matters because the generator may measure latencies
+    by that clock.
 
     Args:
         samplers: The samplers of all containers.
-        fallback_s: The result where the generator's date(1) prints no fractions of a second: this machine's step.
+        fallback_s: The result if the generator's clock cannot be read with fractions of a second: the adjustment of
+            this machine's clock.
 
     """
     for sampler in (sampler for sampler in samplers if sampler.place.role == "generator"):
@@ -430,7 +441,10 @@ def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> flo
 
 
 class ClusterWatch:
-    """The watch of a cluster's containers during a sample, as a context manager; see `lab.targets.base.Watch`."""
+    """A context manager that watches the CPU, memory and counters of a cluster's containers during a sample.
+
+    It implements the protocol `lab.targets.base.Watch`.
+    """
 
     def __init__(
         self,
@@ -442,20 +456,23 @@ class ClusterWatch:
         spared: Callable[[str], bool] = lambda role: False,
         generator_s: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """Prepare the watch, which begins when it is entered and ends when it is left.
+        """Prepare the watch; it begins when the context is entered and ends when it is left.
 
         Args:
-            places: The containers to look into.
-            counters: Returns the target's own counters; called before the watch's beginning and after its end.
-            other_usage: The source of the CPU that others use; called before the beginning and after the end.
-            interval_s: The seconds between two looks.
-            places_now: Returns the containers that exist now, where pods may come and go; called every second. None =
-                those at the beginning stay. The CPU seconds of a container that came count from its start; those of a
-                container that ended count as far as they were seen.
-            spared: Returns whether a role's containers are not looked into now, because they have little CPU and a look
-                takes a millisecond of it. They are always looked into at the beginning and at the end.
-            generator_s: Returns the CPU seconds of this system's load generators, at the end: the generators of another
-                system may run in the same container. None: the container's figure counts.
+            places: The containers to watch.
+            counters: A function that returns the counters that the target itself reads. It is called before the watch
+                begins and after it ends.
+            other_usage: The source of the CPU that other people's programs use on the nodes.
+            interval_s: The seconds between two snapshots of a container.
+            places_now: A function that returns the containers that exist now, if pods may come and go; it is called
+                every second. All CPU seconds of a container that came later count. Those of a container that ended
+                count as far as they were seen. None means that the containers do not change.
+            spared: A function that returns whether a role's containers are not to be read now. This spares containers
+                with little CPU, because a snapshot takes a millisecond of it. At the beginning and the end all
+                containers are read.
+            generator_s: A function that returns the CPU seconds of this system's load generators; it is called at the
+                end. If it returns None, the CPU seconds of the generators' container count instead, in which those of
+                another system may run, too.
 
         """
         self._places, self._places_now, self._spared = places, places_now, spared
@@ -482,7 +499,7 @@ class ClusterWatch:
         return self
 
     def _begin(self, places: Sequence[WatchedContainer]) -> None:
-        """Take the opening snapshots of these containers; everything seen before is dropped."""
+        """Begin the watch of some containers with an opening snapshot of each; what was seen before is dropped."""
         containers = list(self._pool.map(lambda place: read_container_info(place.shell), places))
         self._samplers = make_samplers(places, containers)
         self._end_other_usage = self._other_usage(list(dict.fromkeys(place.node for place in places)))
@@ -492,12 +509,13 @@ class ClusterWatch:
 
     @contextmanager
     def beginning_anew(self, places: Sequence[WatchedContainer]) -> Iterator[None]:
-        """Begin the watch of a sample again, with further containers that are watched until the block ends.
+        """Begin the watch of the sample again, and drop everything that was seen before.
 
-        All that was seen before is dropped. The further containers may end after the block.
+        From now on further containers are watched, too. Their last snapshots are taken when the block ends, so that
+        the containers may end afterwards.
 
         Args:
-            places: The further containers.
+            places: The further containers, such as those of load generators that are ready to start.
 
         """
         with self._look_lock:
@@ -528,9 +546,9 @@ class ClusterWatch:
         self._generator_used_s = self._generator_s()
 
     def _look_repeatedly(self) -> None:
-        """Take snapshots of all containers every interval until the watch is left.
+        """Take snapshots of all containers at a fixed interval until the watch is left; this is the body of a thread.
 
-        This runs in a thread of the pool. Its error is raised when the watch is left.
+        An error is raised in the thread that leaves the watch.
         """
         start_s = time.monotonic()
         while not self._done.wait(self._interval_s - (time.monotonic() - start_s) % self._interval_s):
@@ -539,11 +557,11 @@ class ClusterWatch:
                 self._look_at_all("meanwhile")
 
     def _find_new_containers(self, last: bool = False) -> None:
-        """Start to watch containers that have come since the last look; call this before the next look.
+        """Start to watch containers that have been created since the last call; call this before every look at the containers.
 
-        Otherwise a snapshot of a restarted container could be taken for one of the old container, because the same
-        shell reaches both. The first question to a container waits for a connection, so a thread of the pool asks it. A
-        container that cannot be looked into yet is tried again a second later.
+        If a container was restarted, the shell reaches the new one. Without this call, a snapshot of the new container
+        could be taken for one of the old. The first question to a new container is asked by a thread, because
+        connecting takes time. A container that does not answer yet is tried again a second later.
 
         Args:
             last: Whether to wait now for the containers that have not answered yet.
@@ -576,7 +594,7 @@ class ClusterWatch:
         list(self._pool.map(lambda sampler: sampler.look(when), targets))
 
     def observation(self) -> Observation:
-        """Return what the watch saw from its beginning to its end; call it only after the watch was left."""
+        """Return what was observed from the beginning to the end of the watch; call it after the block."""
         (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
         elapsed_s = end_s - start_s
         rows = sorted((row for sampler in self._samplers for row in sampler.rows()), key=lambda row: row[0])
@@ -611,7 +629,7 @@ class ClusterWatch:
         )
 
     def _compute_increase(self) -> dict[str, int]:
-        """Return by how much each counter grew during the sample, and how many containers of each role were lost."""
+        """Return the increase of each counter during the sample, and the number of lost containers as `role/lost_pods`."""
         increase, lost = Counter(_subtract_counts(*self._counted)), Counter[str]()
         for sampler in self._samplers:
             if sampler.lost is None:
@@ -624,5 +642,5 @@ class ClusterWatch:
 
 
 def _subtract_counts(was: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """Return the increase of each counter that is in both mappings; that of the others is unknown."""
+    """Return the increase of each counter that occurs in both mappings; counters in only one of them are left out."""
     return {name: count - was[name] for name, count in now.items() if name in was}

@@ -82,13 +82,13 @@ done 2>/dev/null
 
 @dataclass(slots=True)
 class HeldProcess:
-    """A process in a container that waits, connected or being connected, and starts when `go` is called.
+    """A process in a container that is prepared (connected, or about to be) and starts when `go` is called.
 
-    The object is also a context manager: at exit it ends the process, if `go` was not called.
+    The object is also a context manager: if `go` was not called in the block, the process is ended after the block.
 
     Attributes:
-        process: The local kubectl, which stands for the process in the container.
-        said: The bytes on stdin for which the process in the container waits.
+        process: The local kubectl process; its input, output and end are those of the process in the container.
+        said: The bytes to send to the process's stdin, for which it waits before it starts its work.
         gone: Whether `go` was called.
 
     """
@@ -98,10 +98,10 @@ class HeldProcess:
     gone: bool = False
 
     def go(self) -> subprocess.Popen[bytes]:
-        """Start the remote process, and return the local process that stands for it.
+        """Start the process in the container, and return the local kubectl process that is connected to it.
 
-        The stdin of the local process stays open as long as the returned object lives. The end of stdin ends the remote
-        process.
+        The local process has the remote one's output and exit status. Its stdin stays open as long as the returned
+        object exists. When stdin is closed, the process in the container ends.
         """
 
         def send() -> None:
@@ -126,11 +126,11 @@ class HeldProcess:
 
 
 class Shell:
-    """An open `sh` in a container, which runs the commands of several threads one after the other.
+    """An open `sh` in a container, in which several threads can run commands, one command at a time.
 
-    The connection is made with the first command. If it breaks, it is made again once, and the command is repeated.
-    Every method raises LostError when the pod is gone, MeasuringError when its container does not answer, and
-    UsageError without a kubectl.
+    The first command opens the connection. If the connection breaks, a new one is opened and the command is repeated
+    once. Every method raises LostError if the pod is gone, MeasuringError if its container does not answer, and
+    UsageError if there is no kubectl.
     """
 
     def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
@@ -147,21 +147,22 @@ class Shell:
 
     @property
     def pid(self) -> int:
-        """The process number of the remote `sh`, as its container counts processes."""
+        """The process id of the `sh` in the container, in the container's own numbering."""
         return self._retry_broken(lambda connection: connection.pid)
 
     def run(self, argv: Sequence[str], timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """Run a command in the container and return the result, like subprocess.run.
+        """Run a command in the container and return the completed command, like subprocess.run.
 
-        The status 127 means that there is no such program. A command that takes longer than `timeout_s` seconds is
-        abandoned: it gets the status 124, and a note in stderr.
+        The exit status 127 means that there is no such program. If a command takes longer than `timeout_s` seconds, it
+        is no longer waited for: its exit status is 124, and its stderr ends with a note.
         """
         return self._ask(list(argv), f"exec {shlex.join(argv)}", timeout_s)
 
     def script(self, text: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
-        """Run a script in a subshell of the container's `sh`, without starting a program unless the script does.
+        """Run a script in the container's `sh`, and return the result as `run` does.
 
-        The result and the timeout are those of `run`.
+        No program is started in the container, unless the script starts one. A script that takes longer than
+        `timeout_s` seconds is treated as by `run`.
         """
         return self._ask([text], f"eval {shlex.quote(text)}", timeout_s)
 
@@ -173,14 +174,16 @@ class Shell:
         stderr: IO[bytes] | int = subprocess.DEVNULL,
         used: str = "",
     ) -> HeldProcess:
-        """Prepare a separate process in the container, which starts when `HeldProcess.go` is called.
+        """Prepare a separate process in the container; it starts when `HeldProcess.go` is called.
 
         Args:
             argv: The command.
-            files: The files, by name, in a fresh folder where the process starts; None means the folder of the `sh`.
-            stdout: The destination of the process's output.
-            stderr: The destination of the process's error output.
-            used: A file in the container's TMPDIR that gets the output of the shell's `times` at the end; empty = none.
+            files: Name → text of files in a new folder, in which the process starts. None means no such folder: the
+                process starts in the folder of the `sh`.
+            stdout: The file that gets the process's output.
+            stderr: The file that gets the process's error output.
+            used: The name of a file in the container's TMPDIR that gets the process's CPU times (the output of the
+                shell's `times`) when it has ended; empty = none.
 
         """
         archive = b"" if files is None else _pack(files)
@@ -189,7 +192,7 @@ class Shell:
         return HeldProcess(process, b"\n" + archive)
 
     def close(self) -> None:
-        """End the remote `sh`; the next question opens a new one."""
+        """End the `sh` in the container; a later command opens a new one."""
         with self._lock:
             self._disconnect()
 
@@ -206,7 +209,12 @@ class Shell:
         return self._retry_broken(answer)
 
     def _retry_broken(self, ask: Callable[[_Connection], T]) -> T:
-        """Call `ask` with the open connection and return its result; if the connection breaks, try a second one.
+        """Call a function with the open connection, and return its result; if the connection breaks, call it once more.
+
+        The second call gets a new connection.
+
+        Args:
+            ask: The function.
 
         Raises:
             LostError: The connection broke and the pod no longer runs.
@@ -225,7 +233,7 @@ class Shell:
         raise MeasuringError(self.place, fault, "`kubectl describe` that pod shows its state")
 
     def _connect(self) -> _Connection:
-        """Return the open connection to the container's `sh`; make one if there is none."""
+        """Return the open connection to the `sh` in the container; open one if there is none."""
         if self._connection is None:
             try:
                 self._connection = _Connection(self._kubectl_exec)
@@ -246,11 +254,11 @@ class Shell:
 
 
 class _BrokenError(Exception):
-    """The error of a connection that has ended or does not answer, with kubectl's message."""
+    """The error for a connection that has ended or does not answer; its text is kubectl's message."""
 
 
 class _Connection:
-    """A running `kubectl exec -i … sh`, with the output that has arrived for the question being asked."""
+    """A connection to an `sh` in a container: a running `kubectl exec -i … sh`, and the output that it has sent so far."""
 
     def __init__(self, command: list[str]) -> None:
         pipe = subprocess.PIPE
@@ -271,16 +279,19 @@ class _Connection:
         self.pid = 0
 
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:
-        """Send a question (shell code) to the remote `sh`, and return the answer.
+        """Send shell code to the `sh` in the container, and return the answer.
+
+        The `sh` also prints a random text (the mark) after the output, so that the end of the answer can be
+        recognized.
 
         Args:
-            form: The text to send, with placeholders for `question` and for the `mark` that ends the answer.
+            form: The text to send, with the placeholders `question` and `mark`.
             question: The shell code.
             timeout_s: The seconds to wait for the answer.
 
         Returns:
             The number that the `sh` prints after the mark (such as an exit status), the stdout and the stderr. None if
-            the answer is late; then the connection takes no further question.
+            the answer does not come in time; the connection is then unusable.
 
         """
         mark = secrets.token_hex(16)
@@ -311,12 +322,15 @@ class _Connection:
         return number, *self.so_far()
 
     def so_far(self) -> tuple[str, str]:
-        """Return the stdout and stderr that have arrived for the last question."""
+        """Return the stdout and stderr that have arrived so far for the last question."""
         stdout, stderr = (part.decode("utf-8", "replace") for part in self._received)
         return stdout, stderr
 
     def close(self) -> None:
-        """End the connection and its kubectl; kubectl is killed at once if a question was not answered."""
+        """Close the connection and end its kubectl.
+
+        If a question is still unanswered, kubectl is killed at once.
+        """
         with suppress(OSError):  # it has ended already
             self._stdin.close()
         try:
@@ -328,7 +342,12 @@ class _Connection:
             resource.close()
 
     def _receive(self, number: int) -> None:
-        """Read what has arrived on stdout (0) or stderr (1), and look for the mark that ends the answer."""
+        """Read the bytes that have arrived on one output, and look in them for the mark that ends the answer.
+
+        Args:
+            number: 0 for stdout, 1 for stderr.
+
+        """
         output = self._received[number]
         chunk = os.read(self._streams[number].fileno(), 1 << 20)
         if not chunk:
@@ -340,7 +359,7 @@ class _Connection:
 
 
 def _pack(files: Mapping[str, str]) -> bytes:
-    """Return a tar archive of the files."""
+    """Return a tar archive with the given files (name → text)."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, text in files.items():

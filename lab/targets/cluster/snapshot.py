@@ -88,11 +88,13 @@ class ContainerInfo:
     """The properties of a container that do not change while it runs.
 
     Attributes:
-        boot_id: The kernel's boot ID as the identity of the machine: two nodes of kind are one machine.
+        boot_id: The kernel's boot ID, which identifies the machine. Several nodes of kind are containers on one
+            machine, so they have the same ID.
         cpus: The numbers of the CPUs that the container may use.
         page_bytes: The size of a memory page in bytes.
-        network: The network namespace, which pods on the host's network share; "" where it is unknown.
-        groups: The folder with the container's cgroup files, by cgroup controller (and `cpuacct`).
+        network: The identity of the container's network namespace; empty if it is unknown. Pods on the host's network
+            have the same one.
+        groups: Cgroup controller (`cpu`, `memory`, `cpuacct`) → the folder with the container's cgroup files.
 
     """
 
@@ -104,18 +106,18 @@ class ContainerInfo:
 
     @property
     def usage_file(self) -> str:
-        """The path of the cgroup file with the CPU time that the container has used."""
+        """The path of the cgroup file with the CPU time that the container has used so far."""
         place = self.groups["cpuacct"]
         return f"{place.folder}/{cgroup.USAGE_FILES[place.version]}"
 
     def files(
         self, controller: CgroupController, names: Mapping[tuple[int, CgroupController], tuple[str, ...]]
     ) -> list[str]:
-        """Return the paths of the files that a cgroup controller has for the container.
+        """Return the paths of the container's cgroup files for one controller.
 
         Args:
-            controller: The cgroup controller, such as `memory`.
-            names: The names of the files by cgroup version and controller: `cgroup.LIMIT_FILES` or `COUNT_FILES`.
+            controller: The cgroup controller, `cpu` or `memory`.
+            names: (Cgroup version, controller) → names of files; `cgroup.LIMIT_FILES` or `cgroup.COUNT_FILES`.
 
         """
         place = self.groups[controller]
@@ -127,11 +129,10 @@ class Snapshot:
     """The state of a container at one moment: its processes, threads and some files.
 
     Attributes:
-        uptime_s: The moment, as the seconds since the machine's boot.
-        processes: The times and memory of each process, by process number.
-        threads: The times and memory of each thread, by (process number, thread number); only of processes that have
-            several threads.
-        files: The lines of the files that were read, by path.
+        uptime_s: The time of the snapshot, in seconds since the machine's boot.
+        processes: Process number → times and memory of the process.
+        threads: (Process number, thread number) → times and memory of the thread, for processes with several threads.
+        files: Path → the lines of the file, for each file that was read.
 
     """
 
@@ -141,15 +142,15 @@ class Snapshot:
     files: Mapping[str, Sequence[str]]
 
     def text(self, path: str) -> str:
-        """Return the text of a file; empty where it was not read."""
+        """Return the text of a file in the snapshot; empty if the file was not read."""
         return "\n".join(self.files.get(path, ()))
 
 
 def read_container_info(shell: Shell) -> ContainerInfo:
-    """Return the properties of a shell's container.
+    """Read those properties of a shell's container that do not change while it runs.
 
     Raises:
-        MeasuringError: The container does not show its own cgroups, or did not answer.
+        MeasuringError: The container does not show its own cgroups, or does not answer.
 
     """
     files = _run_script(shell, _DESCRIBE)
@@ -167,12 +168,17 @@ def read_container_info(shell: Shell) -> ContainerInfo:
 
 
 def take_snapshot(shell: Shell, container: ContainerInfo, script: str) -> Snapshot:
-    """Run a script made by `build_script` in a container, and return the snapshot that its output shows.
+    """Run a script made by `build_script` in a container, and return its output as a snapshot.
 
-    The shell and its child processes are left out of the snapshot.
+    The shell that runs the script, and its child processes, are left out of the snapshot.
+
+    Args:
+        shell: The shell into the container.
+        container: The properties of the container.
+        script: The script.
 
     Raises:
-        MeasuringError: No answer comes in time, or the answer has no clock.
+        MeasuringError: The container does not answer in time, or the answer contains no time.
 
     """
     files = _run_script(shell, script)
@@ -205,17 +211,17 @@ def build_script(
 ) -> str:
     """Return the shell script that reads one snapshot of a container.
 
-    At both ends of a sample the script also reads the container's CPU use, its cgroup counts and limits, and on request
-    CPUs, network and clock. The time between the two readings of the CPU use is as short as possible: the reading comes
-    last at the opening, and first at the closing.
+    Every script reads the processes. At the two ends of a sample it also reads the container's CPU use, cgroup counts
+    and limits. The opening script reads the CPU use last and the closing script reads it first. So the work of the
+    scripts themselves counts as little as possible.
 
     Args:
-        when: The opening or closing end of a sample, or a moment between them.
-        container: The container that the script will run in.
+        when: `opening` or `closing` for an end of the sample; `meanwhile` for a moment in between.
+        container: The properties of the container in which the script will run.
         threads: Whether to read threads.
-        cpus: Whether to read the machine's CPUs; only at the ends.
-        network: Whether to read the bytes sent; at the ends the network's counters, too.
-        clock: Whether to read the wall clock; only at the ends.
+        cpus: Whether to read the machine's CPUs; ignored in between.
+        network: Whether to read the bytes that the network has sent; at the ends the network's counters, too.
+        clock: Whether to read the wall clock; ignored in between.
 
     """
     processes = _PROCESSES + (_THREADS if threads else "") + (f"_file {SENT}\n" if network else "")
@@ -233,12 +239,13 @@ def build_script(
 
 
 def _run_script(shell: Shell, script: str) -> dict[str, list[str]]:
-    """Run a script in a container and return its output as sections: the name after `@` → the lines below that name.
+    """Run a script in a container, and return its output split into sections: name → lines.
 
-    Some files are expected to be missing, so the shell's error messages are dropped.
+    A line `@NAME` of the output begins a section. The shell's error messages are dropped, because some files are
+    expected to be missing.
 
     Raises:
-        MeasuringError: No answer comes in time.
+        MeasuringError: The container does not answer in time.
 
     """
     done = shell.script(f"{{\n{script}}} 2>/dev/null\ntrue\n", TIMEOUT_S)
@@ -257,14 +264,13 @@ def _run_script(shell: Shell, script: str) -> dict[str, list[str]]:
 
 
 def _parse_stats(lines: Iterable[str], container: ContainerInfo) -> Iterator[tuple[int, int, ProcessTimes]]:
-    """Yield the numbers and times of the processes or threads in lines of /proc/PID/stat.
+    """Parse lines of /proc/PID/stat files, each about one process or thread.
 
-    A process that ended while it was read has no complete line and is skipped. The CPU times come from clock ticks,
-    because the scheduler's more exact count would take one more file per thread. The container's total use comes from
-    its cgroup instead.
+    An incomplete line (of a process that ended while it was read) is skipped. The CPU times are counted in clock
+    ticks, because the scheduler's exact times would take one more file per thread.
 
     Yields:
-        The number of the process or thread, the number of its parent process, and its times.
+        The number of the process or thread, the number of its parent process, and its times and memory.
 
     """
     for stat in map(str.encode, lines):

@@ -15,13 +15,17 @@ from rich.markup import escape
 
 @contextmanager
 def step(console: Console, title: str) -> Iterator[list[str]]:
-    """Show the title of a step of `up` or `down` while the block runs, and print a line when the block has succeeded.
+    """Show the title of a step on the console while the block runs, then print a line about the finished step.
 
-    The line has the title, the remarks and the duration. A step that fails prints nothing, because its error explains
-    it.
+    The line contains the title, the remarks and the duration. If the block raises an error, no line is printed,
+    because the error explains what happened.
+
+    Args:
+        console: The console.
+        title: The title.
 
     Yields:
-        A list for remarks, which the line shows in brackets after the title.
+        An empty list. Remarks that the block appends to it are printed in brackets after the title.
 
     """
     start_s = time.monotonic()
@@ -33,5 +37,5 @@ def step(console: Console, title: str) -> Iterator[list[str]]:
 
 
 def print_line(console: Console, markup: str) -> None:
-    """Print one line of rich markup, without wrapping or highlighting it."""
+    """Print one line of rich markup on the console, without wrapping or highlighting."""
     console.print(markup, highlight=False, soft_wrap=True)

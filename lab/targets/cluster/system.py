@@ -80,14 +80,21 @@ The shortest system scripts come first: they look for a file and start no progra
 
 
 def list_processes(shell: Shell) -> Mapping[int, renewing.Running]:
-    """Return the processes of a shell's container, without the shell and without processes that end soon anyway."""
+    """Return process id → process for a shell's container, in the container's own numbering.
+
+    The shell itself, and programs that run for a moment only, are left out.
+    """
     script = f"SHELL_PID={shell.pid}\n{_PARENTS}"
     rows = [line.split(" ", 2) for line in shell.script(script).stdout.splitlines()]
     return {int(pid): renewing.Running(int(parent), name) for pid, parent, name in rows}
 
 
 def _number_processes(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
-    """Return the processes of several containers by numbers that are made distinct: each container counts from 1."""
+    """Return number → process for the processes of several containers.
+
+    Each container numbers its processes from 1, so a different multiple of 2^32 is added to the numbers of each
+    container.
+    """
     return {
         (number << 32) + pid: renewing.Running((number << 32) + process.parent, process.name)
         for number, shell in enumerate(shells)
@@ -96,7 +103,7 @@ def _number_processes(shells: Iterable[Shell]) -> dict[int, renewing.Running]:
 
 
 class ClusterSystem(Changes):
-    """A variant that is up on a cluster; see `lab.targets.base.System`."""
+    """A variant that is up on a cluster; it implements the protocol `lab.targets.base.System`."""
 
     def __init__(
         self,
@@ -110,7 +117,7 @@ class ClusterSystem(Changes):
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
-        """Make the system of a variant whose pods have come up: the pods that are ready now are its pods.
+        """Take the pods that are ready now as the system's pods; call this after the variant has come up.
 
         Args:
             api: The cluster.
@@ -119,11 +126,12 @@ class ClusterSystem(Changes):
             manifests: The variant's objects.
             namespace: The namespace of the variant's pods.
             run: The name of the run, for labels.
-            other_usage: The source of the CPU that others use on the nodes.
-            check: Raises LostError when the lab may no longer measure there. It is called before load is made and at
-                both ends of a sample, so that no sample is kept that another lab may have disturbed.
-            inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones; None where pods and
-                routes may not change.
+            other_usage: The source of the CPU that other people's programs use on the nodes.
+            check: A function that raises LostError when the lab may no longer measure on the cluster. It is called
+                before load is made and at both ends of a sample. So no sample is kept that another lab may have
+                disturbed.
+            inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones. None if pods and
+                routes may not change while the system is up.
 
         """
         super().__init__(api, images, inventory, manifests, namespace, run)
@@ -140,26 +148,29 @@ class ClusterSystem(Changes):
         self._way_in: Role = "proxy" if self._came_up["proxy"] else "backend"
 
     def entry(self) -> Endpoint:
-        """Return the endpoint for clients: the proxy, or the backend where there is no proxy."""
+        """Return the endpoint (URL and host) of the proxy for clients, for the first host that has a route.
+
+        Without a proxy it is the endpoint of the backend.
+        """
         host, tls = next(iter(self._routed.items()))
         return self._build_endpoint((host,), tls)
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the endpoint of a load point's load.
+        """Return the endpoint (URL and host) to which the load of a load point is sent.
 
         Raises:
-            UsageError: The variant's routes cannot serve the point.
+            UsageError: The variant's routes cannot serve the load point.
 
         """
         return self._build_endpoint(*hosts.choose_hosts(self._routed, self._way_in == "proxy", point))
 
     def backend_endpoint(self) -> Endpoint:
-        """Return the endpoint of the backend itself, past the proxy."""
+        """Return the endpoint (URL and host) of the backend itself, without the proxy."""
         way, host = self._find_entrypoint("backend"), next(iter(self._routed))
         return Endpoint(f"http://{way.host}:{way.port}", host, (host,))
 
     def addresses(self) -> Mapping[str, str]:
-        """Return the IP address at which a client reaches each host of the routes, by host name."""
+        """Return host name → the IP address at which a client reaches the host, for each host of the routes."""
         routers = {host: self._routers.get(host) for host in self._routed}
         by_router = {by: self._find_entrypoint(self._way_in, by=by).host for by in set(routers.values())}
         return {host: by_router[by] for host, by in routers.items()}
@@ -169,13 +180,15 @@ class ClusterSystem(Changes):
         ways = {by: self._find_entrypoint(self._way_in, "http" if tls == "none" else "https", by) for by in routers}
 
         def url(by: str | None, host: str) -> str:
-            """Return the URL for a host at the proxy that serves the host.
+            """Return the URL at which clients reach a host.
 
-            With TLS the URL has the host's name, which TLS needs and which resolves to the proxy's address.
+            With TLS the URL contains the host's name, because the handshake needs it; the name resolves to the proxy's
+            address. Otherwise it contains the IP address.
 
             Args:
-                by: The name of the proxy's Deployment where several proxies share the routes; None = the only proxy.
-                host: The host.
+                by: The name of the Deployment that serves the host, if the routes are divided among several proxies;
+                    else None.
+                host: The name of the host.
 
             """
             return f"http://{ways[by].host}:{ways[by].port}" if tls == "none" else f"https://{host}:{ways[by].port}"
@@ -199,17 +212,17 @@ class ClusterSystem(Changes):
         headers: Mapping[str, str] | None = None,
         place: tuple[str, int] | None = None,
     ) -> Response:
-        """Send one request from the generator's pod on a new connection, and return the response.
+        """Send one GET from the generator's pod on a new connection, and return the response.
 
         Args:
-            endpoint: The address, the host and the TLS of the request.
-            path: The path of the request.
-            timeout_s: The seconds to wait.
+            endpoint: The URL and the host name of the request.
+            path: The path to request.
+            timeout_s: The limit in seconds for the connecting and for each later read or write.
             headers: Further request headers; None = none.
-            place: An address and port to connect to instead of the endpoint's; None = the endpoint's.
+            place: An IP address and port to connect to instead of the endpoint's; None = the endpoint's.
 
         Raises:
-            OSError: There is no answer.
+            OSError: There is no answer in time, or it is not HTTP.
 
         """
         connection = connect(self._api, place or fetching.split_address(endpoint), timeout_s)
@@ -223,14 +236,16 @@ class ClusterSystem(Changes):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a load generator in the generator's pod, and return the local process that stands for it.
+        """Start a load generator in the generator's pod, and return the local kubectl process.
+
+        The exit status and the output of this process are those of the generator.
 
         Args:
             argv: The command.
-            cwd: Not used here: the generator starts in a fresh folder in the pod.
-            stdout: The destination of the generator's output.
-            stderr: The destination of the generator's error output.
-            files: The files in the fresh folder, by name; None = none.
+            cwd: Ignored: the generator starts in a new folder in the pod.
+            stdout: The file for the generator's output.
+            stderr: The file for the generator's error output.
+            files: Name → text of files in the new folder; None = none.
 
         """
         with self.held(argv, cwd, stdout, stderr, files) as begin:
@@ -245,13 +260,13 @@ class ClusterSystem(Changes):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-        """Connect to the generator's pod for a load generator, and yield the function that starts the generator.
+        """Connect to the generator's pod in advance, so that a load generator starts there without delay.
 
-        The arguments are those of `popen`. If the function was not called in the block, the connection ends with the
-        block.
+        The arguments are those of `popen`. If the generator was not started in the block, the connection is closed
+        after the block.
 
         Yields:
-            A function that starts the generator and returns the local process that stands for it.
+            The function that starts the generator and returns what `popen` returns.
 
         """
         self._check()
@@ -266,13 +281,14 @@ class ClusterSystem(Changes):
             yield begin
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
-        """Run a load of many generators, each in a separate pod, and return their output.
+        """Run a load of several load generators, each in a separate pod, and return their output.
 
-        It must be called within a `watch`, which begins again when the generators can begin.
+        Call it while a `watch` of this system is open; the watch is begun again when all generators are ready to
+        start.
 
         Args:
             load: The load to make.
-            files: The files of the generators' script, by name.
+            files: Name → text of the files of the generators' script.
 
         """
         self._check()
@@ -282,18 +298,24 @@ class ClusterSystem(Changes):
 
     @lost_without_right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper program in the first pod of a role, and return the local process that stands for it.
+        """Start a helper program next to a role's first pod, and return the local kubectl process.
 
-        The program runs in an ephemeral container of the pod. It ends with that process, at the latest in `close`.
+        The program runs in an ephemeral container of the pod. It ends when the local process ends, or when `close` is
+        called.
+
+        Args:
+            role: The role, such as `proxy`.
+            argv: The command.
+
         """
         self._helpers.append(self._open_tools(self._first_pod(role)).held(argv).go())
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
-        """Do nothing: `check_variant` refuses every point that shapes the client's link."""
+        """Do nothing: `check_variant` refuses every load point with a slow link, because it cannot be made on a cluster."""
 
     def watch(self) -> Watch:
-        """Return a watch of every role's CPU, memory and counters; it begins when it is entered."""
+        """Return a context manager that watches the CPU, memory and counters of every role while its block runs."""
         self._read_generator_s()  # drops the use of warm-ups
         client = WatchedContainer("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
         self._watch = ClusterWatch(
@@ -307,14 +329,18 @@ class ClusterSystem(Changes):
         return self._watch
 
     def _read_generator_s(self) -> float | None:
-        """Return the CPU seconds of the load generators that have ended since the last call; None = unknown."""
+        """Return the CPU seconds of those load generators that were started since the last call; None = unknown.
+
+        They must have ended.
+        """
         files, self._used_files = self._used_files, []
         return self._client.used_s(files)
 
     def _list_places(self) -> list[WatchedContainer]:
-        """Return the containers to watch: the first one of each pod of proxy, backend and controller, if it runs.
+        """Return the containers to watch: the first container of each pod of proxy, backend and controllers, if it runs now.
 
-        Where pods may not change, they are the pods that came up.
+        If pods may change, the pods of proxy and backend are those that exist now. Otherwise they are those that came
+        up.
         """
         pods = {role: self._list_pods(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
@@ -332,14 +358,18 @@ class ClusterSystem(Changes):
         ]
 
     def counters(self) -> Mapping[str, int]:
-        """Return the counters that the proxies themselves keep, added up over all their pods.
+        """Return the cumulative counters that the proxies keep about themselves, summed over all proxy pods.
 
-        They are `proxy/requests` and `proxy/requests_h2`, where the image has a program that reads them, and
-        `proxy/tls_…` where the proxy ends TLS. The result is empty where pods may change, because counters of pods that
-        come and go have no increase. The `watch` has all other counters.
+        The kernel's counters are not included; the `watch` of a sample reports them. If pods may change while the
+        system is up, the result is empty: a counter of a pod that starts or ends during a sample has no value at one
+        end of the sample, so its increase cannot be computed.
+
+        Returns:
+            `proxy/requests` and `proxy/requests_h2`, if the proxy's image has a program that reads them; and
+            `proxy/tls_…` if the proxy terminates TLS.
 
         Raises:
-            MeasuringError: The proxy ends TLS and does not report its handshakes.
+            MeasuringError: The proxy terminates TLS and does not report its handshakes.
 
         """
         self._check()
@@ -358,15 +388,15 @@ class ClusterSystem(Changes):
         return {f"proxy/{name}": count for name, count in counts.items() if handshakes or not name.startswith("tls_")}
 
     def nodes(self) -> Mapping[str, Collection[str]]:
-        """Return the names of the nodes on which the system's pods came up, by role."""
+        """Return role → the names of the nodes on which the role's pods came up."""
         return {role: {pod["spec"]["nodeName"] for pod in pods} for role, pods in self._came_up.items()}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the ready pods of a role."""
+        """Return the ready pods of a role, as the API server describes them."""
         return [pod for pod in self._list_pods(role) if ready(pod)]
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the PodDisruptionBudgets that apply to the role's pods."""
+        """Return the PodDisruptionBudgets that apply to the role's pods, as the API server describes them."""
         labels = self._first_pod(role)["metadata"].get("labels", {})
         return [
             budget
@@ -375,15 +405,18 @@ class ClusterSystem(Changes):
         ]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap; empty where there is no such ConfigMap."""
+        """Return the data (key → text) of a ConfigMap; empty if there is no such ConfigMap."""
         return (self._api.get("v1", "ConfigMap", name, namespace) or {}).get("data") or {}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return a record (node, images, restarts …) of each pod of proxy and backend."""
+        """Return a record (role, node, images, restarts and more) of each pod of proxy and backend."""
         return build_pod_records([pod for role in ROLES for pod in self._list_pods(role)])
 
     def processes(self, role: Role) -> list[int]:
-        """Return a number for each process of a role, children included; the numbers distinguish several pods."""
+        """Return a number for each process of a role; `lab` means this process, and `generator` the generator's pod.
+
+        In a role with several pods, the numbers are made unique. So they are not always process ids.
+        """
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
@@ -391,20 +424,20 @@ class ClusterSystem(Changes):
         return list(self._retry_lost(lambda: _number_processes(map(self._shell, self._list_present(role)))))
 
     def _list_present(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the ready pods of a role; where pods may not change, the pods that came up."""
+        """Return the pods of a role: if pods may change, those that are ready now; otherwise those that came up."""
         return self.pods(role) if self._changing else self._came_up.get(role, ())
 
     @lost_without_right()
     def renew(self) -> Renewed:
-        """Reload the proxy's unchanged configuration, so that new worker processes replace the old ones.
+        """Reload the proxy's configuration unchanged, and return when only new worker processes serve.
 
-        The proxy's master process gets the signal that the proxy's controller sends for a reload.
+        As the proxy's controller does it, a signal (SIGHUP) is sent to the proxy's master process.
 
         Returns:
-            The processes that began and ended, and the seconds until only the new workers served.
+            The processes that began and ended, and the seconds that this took.
 
         Raises:
-            MeasuringError: The master is missing or takes no signal, or the workers are not replaced.
+            MeasuringError: There is no master process, it cannot be sent the signal, or the workers are not replaced.
 
         """
 
@@ -439,14 +472,19 @@ class ClusterSystem(Changes):
         }
 
     def unapplied(self) -> Sequence[str]:
-        """Return an empty list: a cluster applies everything in the manifests."""
+        """Return an empty list, because a cluster applies all limits in the manifests."""
         return []
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command in the first container of the role's first pod, and return the result.
+        """Run a command in the first container of the role's first pod, and return the completed command.
 
-        For the role `node` the command runs in the node-tuning pod on the proxy's node. If the command is one of TOOLS
-        and the image lacks it, an ephemeral container of the pod runs the command.
+        If the container's image lacks the program and the program is one of TOOLS, an ephemeral container of the pod
+        runs the command.
+
+        Args:
+            role: The role, such as `proxy`. For `node`, the command runs in the node-tuning pod on the proxy's node,
+                which sees the node's settings.
+            argv: The command.
 
         Raises:
             LookupError: The role is `node` and no node-tuning pod is ready on that node.
@@ -466,10 +504,10 @@ class ClusterSystem(Changes):
         return done
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        """Return the answer to a GET that the role's first pod sends to a port on its loopback.
+        """Send a GET to a port on the loopback of the role's first pod, and return the body of the answer.
 
         Raises:
-            OSError: curl fails in the pod.
+            OSError: The request, which curl sends inside the pod, fails.
 
         """
         argv = ["curl", "-sf", "-m", str(inside.TIMEOUT_S), f"http://{inside.HOST}:{port}{path}"]
@@ -479,7 +517,7 @@ class ClusterSystem(Changes):
         return done.stdout
 
     def log_tail(self) -> str:
-        """Return the last lines of the log of each pod of proxy and backend, under the pod's name."""
+        """Return the last lines of the log of each pod of proxy and backend, each after a line with the pod's name."""
 
         def read_log(pod: Mapping[str, Any]) -> list[str]:
             place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]
@@ -493,13 +531,16 @@ class ClusterSystem(Changes):
         return "\n".join(f"--- {name}\n{text}" for name, lines in logs.items() for text in lines if text.strip())
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the proxy's gauges `proxy/config_bytes` and `proxy/workers`, if known; empty without a proxy."""
+        """Return the proxy's gauges (values that rise and fall), as far as they are known; empty without a proxy.
+
+        They are `proxy/config_bytes` (the size of the configuration) and `proxy/workers` (the number of workers).
+        """
         return self._retry_lost(self._read_gauges) if self._way_in == "proxy" else {}
 
     def _read_gauges(self) -> Mapping[str, float]:
-        """Return the bytes of the proxy's configuration and maps, and the number of its workers, as gauges.
+        """Read the size of the proxy's configuration files and the number of its workers, and return them by name.
 
-        A gauge that is unknown or 0 is left out.
+        A value that is unknown or 0 is left out.
         """
         size = self._shell(self._first_pod("proxy")).script(_SIZE).stdout.strip()
         listings = [self._shell(pod).script(workers.list_script()).stdout for pod in self.pods("proxy")]
@@ -509,13 +550,13 @@ class ClusterSystem(Changes):
         return {name: value for name, value in gauges.items() if value}
 
     def leftovers(self) -> Leftovers:
-        """Return what earlier loads have left in the pods now, such as sockets and old workers."""
+        """Return what earlier loads have left in the pods until now, such as sockets and old workers."""
         return self._retry_lost(self._read_leftovers)
 
     def _read_leftovers(self) -> Leftovers:
-        """Query all pods of proxy and backend at once, each through its shell, for what earlier loads have left.
+        """Run a script in each pod of proxy and backend that reports what earlier loads have left, and return the results.
 
-        A pod on the host network shows the sockets of its node.
+        A pod on the host network reports the sockets of its node.
         """
         present = {role: self._list_present(role) for role in ROLES}
         places = {
@@ -556,7 +597,7 @@ class ClusterSystem(Changes):
         )
 
     def recorder(self) -> ClusterRecorder:
-        """Return a recorder of the events of the variant's pods; it begins when it is entered."""
+        """Return a context manager that records the events of the variant's pods while its block runs."""
         self._recorder = ClusterRecorder(self._api, self._namespace)
         return self._recorder
 
@@ -566,14 +607,15 @@ class ClusterSystem(Changes):
 
     @lost_without_right()
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop (SIGSTOP) or continue all processes in the first pod of a role, except the container's PID 1.
+        """Stop all processes in the first pod of a role (SIGSTOP), or let them continue (SIGCONT).
 
-        Nothing inside the container can stop PID 1; it is an init, a controller or a master, and no server. Where the
-        stopped container no longer exists, nothing is left to continue.
+        The container's PID 1 is left out, because no process inside the container can stop it. It serves no requests:
+        it is an init, a controller or a master process. If the stopped container no longer exists, continuing does
+        nothing.
 
         Args:
             role: The role, such as `proxy`.
-            frozen: Whether to stop the processes; False continues them.
+            frozen: True stops the processes; False lets them continue.
 
         """
         pod = self._frozen.get(role) or self._first_pod(role)
@@ -589,15 +631,15 @@ class ClusterSystem(Changes):
         self._frozen.pop(role, None)
 
     def _signal(self, pod: Mapping[str, Any], signal: str, participle: str) -> None:
-        """Send a signal to all processes of a pod's first container but PID 1.
+        """Send a signal to all processes of a pod's first container, except its PID 1.
 
         Args:
             pod: The pod.
             signal: The name of the signal, such as `STOP`.
-            participle: What the signal does, such as `stopped`, for the error.
+            participle: The effect of the signal for the error's text, such as `stopped`.
 
         Raises:
-            MeasuringError: No process took the signal.
+            MeasuringError: The signal could not be sent to any process.
 
         """
         shell = self._shell(pod)
@@ -608,7 +650,10 @@ class ClusterSystem(Changes):
             raise MeasuringError(shell.place, fault, "its shell must be the same user, or root")
 
     def kill(self, pod: Mapping[str, Any]) -> None:
-        """Kill all processes of a pod's first container but PID 1, from inside; a pod that has ended is no error."""
+        """Kill all processes of a pod's first container except its PID 1, from inside the container.
+
+        A container that no longer runs is no error.
+        """
         try:
             self._signal(pod, "KILL", "killed")
         except LostError:
@@ -616,15 +661,16 @@ class ClusterSystem(Changes):
                 raise
 
     def wait(self, deadline: float, still_until: float) -> None:
-        """Wait until the system serves a page completely and the proxy's processes no longer change.
+        """Wait until the system serves a complete page, and the proxy's processes no longer change.
 
-        The first and the last route must serve the page. If there are several pods, each of them must serve it for the
-        first route, because the pod that a Service picks shows nothing about the others. A ready pod does not suffice:
-        the nodes' rules may not have the pod yet, and its last configuration may not be loaded.
+        Ready pods do not suffice: the nodes' rules may not lead to a pod yet, and the pod may not have loaded its last
+        configuration. So the first and the last route must serve the page. If there are several pods, the page of the
+        first route is requested from each of them, because a request to the Service reaches only one of them.
 
         Args:
             deadline: The last moment, by time.monotonic().
-            still_until: The moment, on the same clock, until which the proxy may load another configuration.
+            still_until: The time by time.monotonic() until which the proxy may load another configuration; the wait
+                does not end earlier.
 
         Raises:
             MeasuringError: The deadline has passed.
@@ -649,7 +695,7 @@ class ClusterSystem(Changes):
             time.sleep(0.1)
 
     def close(self) -> None:
-        """End the shells into the system's containers, and its helper programs; further calls do nothing."""
+        """Close the shells into the system's containers, and end its helper programs; further calls do nothing."""
         for helper in self._helpers:
             helper.kill()
             helper.wait()
@@ -658,22 +704,22 @@ class ClusterSystem(Changes):
         self._helpers, self._shells = [], {}
 
     def _try_connect(self, endpoint: Endpoint) -> str:
-        """Try to connect to an endpoint, and return a message if no connection is accepted; empty if one is.
+        """Try to open a TCP connection to an endpoint, and return a message if this fails; empty if it succeeds.
 
-        A program in the generator's pod tries and then ends. The SOCKS server is not used, because it would keep a
-        connection that is accepted only after its client has stopped waiting. No request would come over such a
-        connection, and workers may wait a minute for one before a reload ends them.
+        A program in the generator's pod opens the connection and ends at once. The pod's SOCKS server is not used. It
+        would keep a connection that is accepted only after its client has given up. Workers wait up to a minute for a
+        request on such a connection before a reload can end them.
         """
         host, port = fetching.split_address(endpoint)
         done = self._client.script(f"timeout {CONNECT_S} bash -c '</dev/tcp/{host}/{port}'")
         return f"{host}:{port} takes no connection within {CONNECT_S:g} s" if done.returncode else ""
 
     def _fault(self, endpoint: Endpoint, place: tuple[str, int] | None = None) -> str:
-        """Fetch a page and return what is wrong with the answer; empty if the answer is complete.
+        """Fetch the test page, and return a message about what is wrong with the answer; empty if the page is complete.
 
         Args:
             endpoint: The endpoint that must serve the page.
-            place: An address and port to connect to instead of the endpoint's; None = the endpoint's.
+            place: An IP address and port to connect to instead of the endpoint's; None = the endpoint's.
 
         """
         try:
@@ -685,9 +731,9 @@ class ClusterSystem(Changes):
         return "" if complete else f"{endpoint.host}{location}: status {response.status}, {len(response.body)} bytes"
 
     def _find_faults_by_pod(self, endpoint: Endpoint) -> Iterator[str]:
-        """Yield for each of several pods behind an endpoint what is wrong with its answer; empty if nothing is wrong.
+        """Fetch the test page from each pod behind an endpoint, and yield a message about what is wrong with each answer.
 
-        A single pod yields nothing.
+        The message is empty if the page is complete. If there is only one pod, nothing is yielded.
         """
         port, by = "http" if endpoint.tls == "none" else "https", self._routers.get(endpoint.host)
         places = list_pod_addresses(self._api, self._manifests, self._way_in, port, by)
@@ -695,12 +741,15 @@ class ClusterSystem(Changes):
             yield from (self._fault(endpoint, place) for place in places)
 
     def _retry_lost(self, ask: Callable[[], T]) -> T:
-        """Return the result of `ask`; call it a second time if a pod was lost and the system's pods may change.
+        """Call a function and return its result; if a pod is lost meanwhile and pods may change, call it once more.
 
-        A disruption may have deleted a pod after `ask` had listed the pods.
+        A disruption may delete a pod after the function has listed the pods.
+
+        Args:
+            ask: The function.
 
         Raises:
-            LostError: A pod was lost and pods may not change, or the second call loses a pod again.
+            LostError: A pod is lost and pods may not change, or a pod is lost in the second call, too.
 
         """
         try:
@@ -718,18 +767,18 @@ class ClusterSystem(Changes):
         return self.first(role) if self._changing else self._came_up[role][0]
 
     def _shell(self, pod: Mapping[str, Any]) -> Shell:
-        """Return the shell into a pod's first container (the lab's), always the same for a pod.
+        """Return the shell into a pod's first container; every call for a pod returns the same shell.
 
-        A disruption, a watch and the engine may request it at the same time.
+        Several threads may call this at the same time.
         """
         place = (pod["metadata"]["namespace"], pod["metadata"]["name"], pod["spec"]["containers"][0]["name"])
         return self._shells.setdefault(place, Shell(self._api, *place))
 
     @cached_property
     def _controllers(self) -> list[Mapping[str, Any]]:
-        """The pods of the variant's controllers whose containers have a shell and can be watched.
+        """The pods of the variant's controllers that can be watched, because their containers have a shell.
 
-        An official image may have no shell; the use of such a controller is not measured.
+        An official image may have no shell. The CPU use of such a controller is not measured.
         """
         controllers: list[Mapping[str, Any]] = []
         for pod in self._api.list("v1", "Pod", self._namespace, "=".join(CONTROLLER_SCOPE)):
@@ -742,7 +791,7 @@ class ClusterSystem(Changes):
         return controllers
 
     def _open_tools(self, pod: Mapping[str, Any]) -> Shell:
-        """Return the shell into the ephemeral container whose programs can look at a pod's first container."""
+        """Return a shell with programs such as `ss`, in an ephemeral container that can look into a pod's first container."""
         place = (pod["metadata"]["name"], "tools")
         if place not in self._shells:
             started = open_tools(self._api, self._images, pod, pod["spec"]["containers"][0]["name"])

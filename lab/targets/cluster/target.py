@@ -49,16 +49,16 @@ OPEN_FILES_CHECKS = {
 
 @dataclass
 class _Session:
-    """The lab's place on a cluster: what `ClusterTarget.check` has connected to, taken or started there.
+    """The connections and objects that a target holds on a cluster, from `ClusterTarget.check` to `ClusterTarget.close`.
 
     Attributes:
-        api: The cluster's API server.
+        api: The client for the cluster's API server.
         images: The images to use.
         lease: The lease, which keeps other labs away.
-        inventories: The list of the lab's objects on the cluster, for each side of a pair.
+        inventories: Side of a pair → the list of the lab's objects on the cluster.
         client: The generator's pod.
         nodes: The cluster's nodes, as the API server describes them.
-        others: The source of the CPU that others use on the nodes.
+        others: The source of the CPU that other people's programs use on the nodes.
 
     """
 
@@ -72,7 +72,7 @@ class _Session:
 
 
 class ClusterTarget:
-    """A cluster as a target; see `lab.targets.base.Target`."""
+    """A Kubernetes cluster as a target; it implements the protocol `lab.targets.base.Target`."""
 
     bring_up_s = BRING_UP_S["kind"]
     sides: Sequence[Side] = SIDES
@@ -84,14 +84,15 @@ class ClusterTarget:
         description: str,
         machine: Callable[[], OtherUsageSource] | None = None,
     ) -> None:
-        """Describe the cluster; nothing is connected yet.
+        """Store how to reach the cluster; nothing is connected yet.
 
         Args:
             name: The name of the target.
-            connect: Returns the API server, or raises a UsageError with the way to get a cluster.
-            description: The target in words, for the facts.
-            machine: Returns the source of the CPU that this machine's other processes use, where the nodes are
-                containers on this machine; None for other clusters.
+            connect: A function that returns the client for the API server. If there is no cluster, it raises a
+                UsageError that explains how to get one.
+            description: A description of the target, for the facts.
+            machine: If the nodes are containers on this machine, a function that returns the source of the CPU that
+                other processes of this machine use. None for other clusters.
 
         """
         self.name = name
@@ -102,10 +103,10 @@ class ClusterTarget:
         self._systems: dict[Side, ClusterSystem] = {}
 
     def at(self, context: str | None) -> ClusterTarget:
-        """Return this target, whose cluster is already determined.
+        """Return this target, because its cluster is known without a kubeconfig context.
 
         Raises:
-            UsageError: A context is given.
+            UsageError: The context is not None.
 
         """
         if context is not None:
@@ -114,16 +115,16 @@ class ClusterTarget:
         return self
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Return None, because a run on a cluster needs no namespaces here and continues in this process."""
+        """Return None, which means that this process can measure: a cluster needs no namespaces on this machine."""
         return None
 
     def check(self) -> None:
-        """Take the cluster's lease, which keeps other labs away, and start the generator's pod.
+        """Take the cluster's lease, which keeps other labs away, and start the pod for load generators.
 
-        Everything that an interrupted run has left is removed. A later call only checks the lease.
+        Everything that an interrupted run has left is removed. A second call only checks that the lease is still held.
 
         Raises:
-            UsageError: A prerequisite is missing, or another lab measures there.
+            UsageError: A prerequisite is missing, or another lab measures on the cluster.
 
         """
         if self._taken is not None:
@@ -150,15 +151,18 @@ class ClusterTarget:
         self._taken = _Session(api, chosen, lease, inventories, client, nodes, other_usage)
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a load generator as the generator's pod has it installed; None if the pod lacks it."""
+        """Return the path and version of a load generator in the generator's pod; None if the pod lacks the generator."""
         return self._session.client.installed(generator)
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return no facts, because on a cluster all programs of a variant come from images."""
+        """Return an empty mapping, because on a cluster all programs of a variant come from images."""
         return {}  # the images are what runs
 
     def facts(self) -> Mapping[str, str]:
-        """Return the facts of the cluster, with the uid of its kube-system namespace as its identity."""
+        """Return the facts that describe the cluster in a run's record, by name.
+
+        The uid of the namespace kube-system is included, because it identifies the cluster.
+        """
         session = self._session
         system = session.api.get("v1", "Namespace", "kube-system")
         identity = {"cluster": system["metadata"]["uid"]} if system else {}
@@ -169,15 +173,18 @@ class ClusterTarget:
         return {}
 
     def generator_cpus(self) -> int | None:
-        """Return the number of CPUs that a load generator may use in its pod; None = unknown."""
+        """Return the number of CPUs that a load generator may use in the generator's pod; None = unknown."""
         return self._session.client.cpus
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Return where the load of each load point will go, by the point's name; start nothing.
+        """Check that this cluster can run a variant and serve the load points, without starting anything.
+
+        Returns:
+            Name of the load point → the endpoint that its load will go to.
 
         Raises:
-            NotMeasurableError: This cluster cannot show the variant, or one of the points.
-            UsageError: The variant's routes cannot serve a point, or the cluster lacks a kind.
+            NotMeasurableError: A cluster cannot measure the variant, or one of the load points.
+            UsageError: The variant's routes cannot serve a load point, or the cluster lacks a kind (such as Route).
 
         """
         variant.refuse_on(self.name)
@@ -207,13 +214,14 @@ class ClusterTarget:
         return {point.name: hosts.expect_endpoint(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
-        """Return whether a reload starts new worker processes of the variant's proxy; True without a proxy."""
+        """Return whether a reload of the variant's proxy starts new worker processes; True if there is no proxy."""
         return makes_new_workers(objects.lay_over_for_cluster(variant.manifests))
 
     def unpaired(self, variant: Variant) -> str:
-        """Return why this variant cannot be up at the same time as another one (as a pair); empty if it can.
+        """Return why this variant cannot be up at the same time as another one (as a pair); empty if there is no reason.
 
-        The reason is that the variant uses what a node has only once: its kernel's settings or its ports.
+        A reason is that the variant uses something of a node that both sides would share: the kernel's settings or the
+        ports.
         """
         for obj in objects.flatten(objects.lay_over_for_cluster(variant.manifests)):
             if objects.pod_template(obj) is None:
@@ -235,20 +243,21 @@ class ClusterTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[ClusterSystem]:
-        """Bring a variant up on the cluster, yield its system when it answers, and end its workloads afterwards.
+        """Bring a variant up on the cluster, yield its system once it answers, and delete its workloads after the block.
 
-        If the other side of a pair is up, the pods go to the same nodes as that side's pods.
+        If the other side of a pair is up, the pods are placed on the same nodes as that side's pods.
 
         Args:
             variant: The variant.
             changing: Whether pods and routes may change while the variant is up.
-            side: The side of a pair; a solo variant is on the left.
+            side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
             meanwhile: A function that is called once during the bring-up, for example to bring up the other side. On a
-                cluster of one node it is called early; on a larger one when this side's pods are up, since the other
-                side's pods go to their nodes. An error in the function ends the bring-up.
+                cluster of one node, it is called as soon as this side's objects are applied. On a larger one, it is
+                called when this side answers, because the other side's pods must go to the same nodes. An error in the
+                function ends the bring-up.
 
         Yields:
-            The system. The workloads (such as Deployments) end with the block.
+            The system.
 
         Raises:
             MeasuringError: The variant does not come up.
@@ -314,7 +323,7 @@ class ClusterTarget:
                     inventory.end_workloads()
 
     def close(self) -> None:
-        """Remove everything that the lab made on the cluster, except the generator's pod, and release the lease.
+        """Remove everything that the lab has made on the cluster, except the generator's pod, and give the lease back.
 
         Further calls do nothing.
 
@@ -344,18 +353,19 @@ class ClusterTarget:
 
 
 def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
-    """Refuse a variant that sets more workers or threads than a node has CPUs, or too many open files.
+    """Refuse a variant that needs more CPUs or more open files than the cluster has.
 
-    The variant's read-backs (the checks that its settings took effect) show these numbers before anything starts. They
-    are the same whatever makes the setting: a ConfigMap's key or an environment variable.
+    The numbers are taken from the variant's read-backs (the checks that its settings took effect), for example the
+    number of workers. So they are known before anything is started, and it does not matter whether a ConfigMap or an
+    environment variable sets them.
 
     Args:
         variant: The variant.
         cpus: The number of CPUs of the largest node.
-        open_files: The number of open files that a container may have; None = no limit.
+        open_files: The number of files that a process in a container may open; None = no limit.
 
     Raises:
-        NotMeasurableError: The variant needs more CPUs or open files than the cluster has.
+        NotMeasurableError: The variant sets more workers or threads than there are CPUs, or too many open files.
 
     """
     for check in variant.readback:
@@ -377,8 +387,8 @@ def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
 def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
     """Return a variant's objects, renamed so that both sides of a pair can be up on a cluster at once.
 
-    The left side's objects stay unchanged. With TLS the right side's hosts get another domain, too: TLS needs host
-    names, and the clients of both sides share one list of the hosts' addresses.
+    The left side's objects stay unchanged. With TLS, the right side's hosts also get another domain: requests go to
+    host names then, and the generator's pod has only one list of the hosts' addresses.
     """
     on_side = objects.rename_for_side(manifests, side)
     if side == "left" or set(hosts.find_hosts(on_side).values()) == {"none"}:
@@ -388,7 +398,7 @@ def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequ
 
 
 def makes_new_workers(manifests: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a reload starts new worker processes of the proxy in these manifests; True without a proxy."""
+    """Return whether a reload of the proxy in these manifests starts new worker processes; True if there is no proxy."""
     proxies = [obj for obj in objects.flatten(manifests) if objects.find_role(obj) == "proxy"]
     repositories = (images.split_reference(objects.pod_spec(obj)["containers"][0]["image"])[0] for obj in proxies)
     return all(system is not None and system.renew_in_cluster for system in map(find, repositories))
@@ -397,8 +407,8 @@ def makes_new_workers(manifests: Sequence[Mapping[str, Any]]) -> bool:
 def largest_cpus(nodes: Sequence[Mapping[str, Any]]) -> int:
     """Return the number of CPUs of the largest node on which proxies may run.
 
-    A node that is marked for the generator counts only if the cluster has no other node. The node's capacity counts,
-    not the part that pods may use, because a process in a pod sees all CPUs of the node.
+    Nodes that are marked for the generator are left out, unless there are no others. All CPUs of a node count, even
+    those that pods may not use, because a process in a pod sees them all.
     """
     marked = [node for node in nodes if (node["metadata"].get("labels") or {}).get(ROLE_LABEL) == "generator"]
     unmarked = [node for node in nodes if node not in marked]

@@ -65,12 +65,12 @@ LIMIT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlace:
-    """The place of a process's cgroup in one mounted hierarchy of cgroups.
+    """The folder of a process's cgroup in one mounted cgroup hierarchy.
 
     Attributes:
-        version: The cgroup version of the hierarchy.
+        version: The cgroup version of the hierarchy, 1 or 2.
         mount: The folder where the hierarchy is mounted.
-        folder: The folder of the group itself, at or below `mount`.
+        folder: The folder of the cgroup itself, at or below `mount`.
 
     """
 
@@ -84,7 +84,7 @@ class MountEntry:
     """A mount: one line of a mount table (/proc/PID/mountinfo).
 
     Attributes:
-        root: The folder of the filesystem that is visible at `point`.
+        root: The folder inside the mounted filesystem that appears at `point`.
         point: The mount point.
         options: The options of this mount.
         kind: The filesystem type, such as ext4.
@@ -100,10 +100,10 @@ class MountEntry:
 
 
 def parse_mounts(mountinfo: str) -> Iterator[MountEntry]:
-    """Yield the mounts in the text of a /proc/PID/mountinfo (proc(5)), in the order of mounting.
+    """Yield the mounts in the text of a /proc/PID/mountinfo file (proc(5)), in the order of the file's lines.
 
     Raises:
-        ValueError: A line does not have this form; the message shows it.
+        ValueError: A line is not a line of mountinfo; the message shows the line.
 
     """
     for line in mountinfo.splitlines():
@@ -117,24 +117,25 @@ def parse_mounts(mountinfo: str) -> Iterator[MountEntry]:
 
 
 def find_mount(table: Iterable[MountEntry], path: str) -> MountEntry | None:
-    """Return the mount that holds an absolute path: the one with the deepest mount point above the path.
+    """Return the mount on which an absolute path lies; None if no mount contains the path.
 
-    If several mounts have this mount point, the latest is returned; None if no mount holds the path.
+    It is the mount with the deepest mount point at or above the path. If several mounts have this mount point, it is
+    the latest of them.
     """
     candidates = [mount for mount in table if posixpath.commonpath([mount.point, path]) == mount.point]
     return max(reversed(candidates), key=lambda mount: len(mount.point), default=None)
 
 
 def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, mountinfo: str) -> CgroupPlace:
-    """Return the cgroup of a process in a controller's hierarchy.
+    """Return the cgroup in which a process is, for one cgroup controller.
 
     Args:
-        controller: The name of the controller.
+        controller: The name of the cgroup controller: `cpu`, `memory` or `cpuacct`.
         cgroup: The text of the process's /proc/PID/cgroup.
         mountinfo: The text of the process's /proc/PID/mountinfo.
 
     Raises:
-        LookupError: The hierarchy of the controller is not mounted where the process sees it.
+        LookupError: No hierarchy has the controller, or the process cannot see the mounted hierarchy.
 
     """
     lines = (line.split(":", 2) for line in cgroup.splitlines())
@@ -155,10 +156,14 @@ def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, m
 
 
 def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
-    """Parse a limit from a manifest into CPUs or bytes, rounded as the kernel will keep it.
+    """Parse a limit from a manifest (such as `200m` or `64Mi`) into CPUs or bytes, rounded as the kernel will keep it.
 
-    A CPU limit is rounded up to whole thousandths of a CPU, which are whole µs of a period, and is `MIN_QUOTA_US`
-    per period at least. A memory limit is rounded up to whole bytes.
+    A CPU limit is rounded up to whole thousandths of a CPU. It is at least `MIN_QUOTA_US` microseconds per period of
+    `PERIOD_US`. A memory limit is rounded up to whole bytes.
+
+    Args:
+        controller: `cpu` or `memory`.
+        text: The limit as the manifest writes it.
 
     Raises:
         ValueError: The text is no quantity, or the quantity is not above zero.
@@ -173,15 +178,15 @@ def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
 
 
 def list_limit_writes(version: int, controller: CgroupController, value: Fraction | None) -> list[tuple[str, str]]:
-    """Return the files to write for a limit, as (file name, text) in the order of writing.
+    """Return the cgroup files to write for a limit, as (file name, text) in the order of writing.
 
-    Memory is limited together with swap, so that nothing is swapped out instead. On version 1 the limit on memory
-    with swap is higher by a page than that on memory. Otherwise Linux (tried with 6.18) would reach the limit on
-    both first, and would then count no hit of the memory limit.
+    A memory limit also limits swap, so that the kernel does not swap memory out instead. On version 1, the limit of
+    memory plus swap is one page higher than the limit of memory. With two equal limits, Linux (tried with 6.18) would
+    not count hits of the memory limit.
 
     Args:
         version: The cgroup version, 1 or 2.
-        controller: The controller of the limit.
+        controller: `cpu` or `memory`.
         value: The limit in CPUs or bytes. None removes a CPU limit.
 
     """
@@ -203,7 +208,11 @@ OPTIONAL = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes", "memory.
 
 
 def parse_actual_limit(controller: CgroupController, text: str) -> Fraction | None:
-    """Parse the joined contents of `LIMIT_FILES` into CPUs or bytes; None means no limit.
+    """Parse the limit that the kernel shows in a cgroup's files into CPUs or bytes; None means no limit.
+
+    Args:
+        controller: `cpu` or `memory`.
+        text: The contents of the controller's files of `LIMIT_FILES`, joined.
 
     Raises:
         ValueError: The text has another form.
@@ -220,10 +229,16 @@ def parse_actual_limit(controller: CgroupController, text: str) -> Fraction | No
 
 
 def is_same_limit(controller: CgroupController, expected: Fraction | None, actual: Fraction | None) -> bool:
-    """Return whether the actual limit (in CPUs or bytes) is the expected limit; None means no limit.
+    """Return whether the limit that the kernel shows is the requested one.
 
-    The kernel keeps memory limits in whole pages of up to 64 KiB. So an actual memory limit that is smaller by less
-    than such a page counts as the same.
+    The kernel keeps memory limits in whole pages of up to 64 KiB. So an actual memory limit may be smaller by less
+    than such a page.
+
+    Args:
+        controller: `cpu` or `memory`.
+        expected: The requested limit in CPUs or bytes; None means no limit.
+        actual: The limit that the kernel shows, likewise.
+
     """
     if expected is None or actual is None:
         return expected is actual
@@ -231,7 +246,7 @@ def is_same_limit(controller: CgroupController, expected: Fraction | None, actua
 
 
 def format_limit(controller: CgroupController, value: Fraction | None) -> str:
-    """Format a limit as Kubernetes writes it.
+    """Format a limit in CPUs (`cpu`) or bytes (`memory`) as Kubernetes writes it; None means no limit.
 
     >>> format_limit("cpu", Fraction(1, 5)), format_limit("memory", Fraction(2**26)), format_limit("cpu", None)
     ('200m', '64Mi', 'unlimited')
@@ -247,16 +262,16 @@ def format_limit(controller: CgroupController, value: Fraction | None) -> str:
 
 
 def read_counts(version: int, controller: CgroupController, read: Callable[[str], str]) -> dict[str, int]:
-    """Return the cumulative counts of a cgroup by name.
+    """Return the cumulative event counts of a cgroup, by name.
 
     Args:
         version: The cgroup version, 1 or 2.
-        controller: The controller that counts.
-        read: Returns the content of a file by its name, "" if there is no such file.
+        controller: The cgroup controller that counts, `cpu` or `memory`.
+        read: The function that returns the content of a cgroup file by its name; "" if there is no such file.
 
     Returns:
-        `cpu_periods`, `cpu_throttled_periods` and `cpu_throttled_us` of the CPU; `memory_limit_hits` and
-        `oom_kills` of memory.
+        `cpu_periods`, `cpu_throttled_periods` and `cpu_throttled_us` for `cpu`; `memory_limit_hits` and `oom_kills`
+        for `memory`.
 
     """
     if controller == "cpu":
@@ -275,10 +290,14 @@ def read_counts(version: int, controller: CgroupController, read: Callable[[str]
 
 
 def parse_usage_s(version: int, text: str) -> float:
-    """Parse the CPU seconds that a group has used so far from the text of its file in `USAGE_FILES`.
+    """Parse the CPU seconds that a cgroup has used so far.
 
     >>> parse_usage_s(1, "250000000"), parse_usage_s(2, "usage_usec 1500000")
     (0.25, 1.5)
+
+    Args:
+        version: The cgroup version, 1 or 2.
+        text: The content of the cgroup's file that `USAGE_FILES` names for this version.
 
     Raises:
         ValueError: The text does not contain the usage.
@@ -292,5 +311,5 @@ def parse_usage_s(version: int, text: str) -> float:
 
 
 def _parse_pairs(text: str) -> dict[str, int]:
-    """Parse lines of a name and a number."""
+    """Parse a text with a name and a whole number on each line into a mapping of name → number."""
     return {fields[0]: int(fields[1]) for fields in map(str.split, text.splitlines()) if len(fields) == 2}

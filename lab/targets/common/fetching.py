@@ -41,7 +41,10 @@ _GROUPS: Mapping[int, str] = {
 
 
 def split_address(endpoint: Endpoint) -> tuple[str, int]:
-    """Return the host name or address, and the port, that the endpoint's URL names."""
+    """Return the host name or IP address, and the port number, of the endpoint's URL.
+
+    Without a port in the URL, the port is 443 for https and 80 for http.
+    """
     url = urlsplit(endpoint.base_url)
     return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
 
@@ -53,14 +56,16 @@ def fetch(
     headers: Mapping[str, str] | None,
     timeout_s: float,
 ) -> Response:
-    """Send a GET over a connection, return the response with its body undecoded, and close the connection.
+    """Send a GET over an open connection, return the response, and close the connection.
+
+    The response's body is not decompressed. For an https endpoint, TLS is negotiated first.
 
     Args:
         connected: The connected socket.
-        endpoint: The URL and host of the request, and whether TLS is spoken.
+        endpoint: The URL and the host name of the request.
         path: The path to request.
-        headers: More request headers.
-        timeout_s: The limit of each single wait, in seconds.
+        headers: Further request headers; None = none.
+        timeout_s: The limit of each single read or write on the socket, in seconds.
 
     Raises:
         OSError: The request fails, or the answer is not HTTP.
@@ -85,7 +90,10 @@ def fetch(
 
 
 class _RecordingSocket(socket.socket):
-    """A connection, taken over from another socket object, that keeps the first bytes that it receives in `heard`."""
+    """A socket that keeps the first bytes that it receives, in the attribute `heard`.
+
+    It takes over the connection of another socket object.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         timeout_s = connected.gettimeout()
@@ -106,7 +114,16 @@ class _RecordingSocket(socket.socket):
 
 
 def _wrap_in_tls(connection: _RecordingSocket, host: str) -> tuple[SSLTransport, Mapping[str, str]]:
-    """Shake hands over a connection; return the TLS connection and what was agreed. Raises OSError."""
+    """Make a TLS handshake over a connection, and return the TLS connection and facts about the handshake.
+
+    Returns:
+        The TLS connection, and name of the fact → text: `version`, `cipher`, `group` (of the key exchange), and facts
+        about the server's certificate.
+
+    Raises:
+        OSError: The handshake fails.
+
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     # The wrapper of the ssl module itself would read without calling our socket's `recv`.
@@ -122,11 +139,11 @@ def _wrap_in_tls(connection: _RecordingSocket, host: str) -> tuple[SSLTransport,
 
 
 def find_key_exchange_group(handshake: bytes | bytearray, cipher: str) -> str | None:
-    """Return the key exchange group of a handshake, or None if it used none.
+    """Return the name of the key exchange group (such as `X25519`) in a TLS handshake; None if no group was used.
 
     Args:
-        handshake: The server's side of the handshake, as received.
-        cipher: The cipher that the handshake agreed on, by OpenSSL's name.
+        handshake: The bytes that the server sent during the handshake.
+        cipher: The cipher that client and server agreed on, by OpenSSL's name.
 
     """
     for kind, body in _read_messages(handshake):
@@ -142,9 +159,9 @@ def find_key_exchange_group(handshake: bytes | bytearray, cipher: str) -> str | 
 
 
 def _read_messages(handshake: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
-    """Yield (type, body) of the handshake messages before the change of keys.
+    """Yield (type, body) of each unencrypted TLS handshake message in the bytes that a server sent.
 
-    A message may lie in several records, and several messages in one record.
+    A message may be split over several TLS records, and one record may contain several messages.
     """
     clear = bytearray()
     while handshake and handshake[0] == HANDSHAKE:
@@ -158,7 +175,7 @@ def _read_messages(handshake: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def _find_extension(hello: bytes, number: int) -> bytes:
-    """Return the content of a ServerHello's extension by its number, empty if it is absent."""
+    """Return the content of the extension with a number in a TLS ServerHello; empty if there is no such extension."""
     extensions = hello[
         34 + 1 + hello[34] + 5 :
     ]  # the session id follows version and random; then come cipher, compression and a length

@@ -47,11 +47,11 @@ class Sockets:
     """The numbers of TCP sockets in one network namespace.
 
     Attributes:
-        time_wait: Destination (address:port) → number of TIME_WAIT sockets with an ephemeral local port. If there
-            are fewer than DETAIL_FROM, the only destination is ANYWHERE.
-        ports: The number of local ports that connections from this namespace can use.
-        connections: The number of connections of servers and clients that are not closed yet.
-        queued: The number of connections that wait to be accepted, over all listeners.
+        time_wait: Destination (`address:port`) → number of sockets in the state TIME_WAIT with an ephemeral local
+            port. If there are fewer than DETAIL_FROM in all, they are counted under the single key ANYWHERE.
+        ports: The number of ephemeral local ports, which outgoing connections from this namespace can use.
+        connections: The number of connections that are not closed yet, of servers and clients.
+        queued: The number of connections that wait to be accepted, over all listening sockets.
 
     """
 
@@ -62,10 +62,12 @@ class Sockets:
 
 
 def parse_counts(sockstat: str) -> tuple[int, int]:
-    """Parse the text of /proc/net/sockstat, followed by that of sockstat6 if there is one.
+    """Return the number of TCP sockets in all other states than TIME_WAIT, and the number in TIME_WAIT.
 
-    Returns:
-        The number of TCP sockets in other states than TIME_WAIT, listeners included; and the number in TIME_WAIT.
+    Listening sockets are included in the first number.
+
+    Args:
+        sockstat: The text of /proc/net/sockstat, followed by that of sockstat6 if there is such a file.
 
     Raises:
         ValueError: The text has another form.
@@ -79,7 +81,7 @@ def parse_counts(sockstat: str) -> tuple[int, int]:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Parse the text of ip_local_port_range into its first and last port.
+    """Parse the text of the sysctl ip_local_port_range (such as `32768 60999`) into its first and last port.
 
     Raises:
         ValueError: The text has another form.
@@ -90,7 +92,7 @@ def parse_range(text: str) -> tuple[int, int]:
 
 
 def count_time_wait(table: Iterable[str], ports: tuple[int, int]) -> dict[str, int]:
-    """Count the TIME_WAIT sockets with a local port in the range, by destination (address:port).
+    """Count the sockets in the state TIME_WAIT whose local port is in a range, by destination (`address:port`).
 
     Args:
         table: The rows of /proc/net/tcp or tcp6.
@@ -110,12 +112,20 @@ def count_time_wait(table: Iterable[str], ports: tuple[int, int]) -> dict[str, i
 
 
 def parse_listeners(table: Iterable[str]) -> list[int]:
-    """Return how many connections wait at each listener of /proc/net/tcp or tcp6 (its receive queue)."""
+    """Return for each listening socket how many connections wait to be accepted.
+
+    Args:
+        table: The rows of /proc/net/tcp or tcp6; a listening socket's receive queue is this number.
+
+    """
     return [int(row[4].split(":")[1], 16) for row in map(str.split, table) if row[3] == _LISTEN]
 
 
 def _format_address(text: str) -> str:
-    """Turn the kernel's `0200400A:0050` into `10.64.0.2:80`; an IPv4 address in IPv6's form becomes IPv4."""
+    """Convert an address and port from the kernel's hexadecimal form: `0200400A:0050` → `10.64.0.2:80`.
+
+    An IPv4 address that is written as an IPv6 address (`::ffff:…`) becomes a plain IPv4 address.
+    """
     address, _, port = text.rpartition(":")
     integers = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     packed = b"".join(struct.pack("=I", integer) for integer in integers)
@@ -127,10 +137,10 @@ def _format_address(text: str) -> str:
 
 
 def read_sockets() -> Sockets:
-    """Return the numbers of TCP sockets in the calling thread's network namespace.
+    """Count the TCP sockets in the calling thread's network namespace.
 
     Raises:
-        OSError: The kernel does not show a file, or `ss` fails.
+        OSError: The kernel does not show a file, or the program `ss` fails.
         ValueError: A file has another form than expected.
 
     """
@@ -148,14 +158,14 @@ def _summarize_sockets(
 
 
 def _read_rows() -> list[str]:
-    """Read the rows of /proc/net/tcp and tcp6, without their headings."""
+    """Return the lines of the calling thread's /proc/net/tcp and tcp6, without the headings."""
     return [line for name in ("tcp", "tcp6") for line in read_text_if_readable(f"{NET}/{name}").splitlines()[1:]]
 
 
 def list_accept_queues() -> list[int]:
-    """Return how many connections wait at each listener of the calling thread's network namespace.
+    """Return for each listening socket in the calling thread's network namespace how many connections wait to be accepted.
 
-    The program `ss` counts them, because it makes the kernel go through listeners only.
+    The program `ss` is used, because it makes the kernel go through listening sockets only.
 
     Raises:
         OSError: `ss` fails.
@@ -168,20 +178,22 @@ def list_accept_queues() -> list[int]:
 
 
 class OrdinaryProcessCount:
-    """The number of processes that a proxy runs in its ordinary state, that is, without old workers.
+    """The number of processes that a proxy has when no old workers (from before a reload) are left.
 
-    The number is taken from the first count after a bring-up (the start of the system) or a reload.
+    This number is taken from the first count after the start of the system, and from the first count after `forget`.
     """
 
     def __init__(self) -> None:
         self._count: int | None = None
 
     def forget(self) -> None:
-        """Forget the ordinary number of processes, so that the next count becomes the ordinary one."""
+        """Forget the ordinary number of processes, for example before a reload; the next count becomes the ordinary number."""
         self._count = None
 
     def beyond(self, count: int, ending: int) -> int:
-        """Return how many of the proxy's processes are old workers, which outlived a reload.
+        """Return how many of the proxy's processes are old workers, which have outlived a reload.
+
+        The first call stores the ordinary number of processes. Later calls count the processes in excess of it.
 
         Args:
             count: The number of the proxy's processes now.
@@ -242,13 +254,13 @@ It starts one program, because a sysctl cannot be read byte by byte, and a secon
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """The sockets and processes of one container, as the shell script `SCRIPT` reports them.
+    """The sockets and processes of one container, as the shell script `SCRIPT` has reported them.
 
     Attributes:
         sockets: The sockets of the container's network namespace.
         processes: The number of processes in the container.
         ending: The number of processes whose title shows that they are shutting down.
-        memory_bytes: The resident memory of the processes together, in bytes.
+        memory_bytes: The sum of the processes' resident memory, in bytes.
 
     """
 
@@ -259,7 +271,7 @@ class ContainerState:
 
 
 def parse_container(text: str) -> ContainerState:
-    """Parse the report of the shell script `SCRIPT` on the sockets and processes of a container.
+    """Parse the output of the shell script `SCRIPT`, which reports the sockets and processes of a container.
 
     Raises:
         ValueError: The text has another form.

@@ -39,15 +39,15 @@ CUT_OUTPUT_BYTES = 64 * 2**10
 
 
 def make_environment(home: Path | str = "/nonexistent") -> Mapping[str, str]:
-    """Return the environment of every process that is started in a measurement.
+    """Return the environment variables of every process that is started in a measurement.
 
-    The environment has the programs' folders, a home without anybody's settings, the folder for scratch files, and a
-    neutral locale and time zone. Nothing else of the user's environment gets in. A company's proxy (`http_proxy`),
-    settings of a runtime (`GOMAXPROCS`, `LD_PRELOAD`) or options of a generator (`K6_…`) would change the measurement
-    without being recorded. Containers have the environment of their manifests instead.
+    They are PATH, a home folder, a folder for scratch files, and a neutral locale and time zone. All other variables
+    of the user are left out: a company's proxy (`http_proxy`), settings of a runtime (`GOMAXPROCS`, `LD_PRELOAD`) or
+    options of a generator (`K6_…`) would change the measurement without being recorded. Containers do not get this
+    environment, but that of their manifests.
 
     Args:
-        home: The home folder of the process.
+        home: The home folder of the process; the default is a folder without anybody's settings.
 
     """
     path = os.environ.get("PATH", os.defpath)
@@ -61,9 +61,10 @@ class GeneratorOutcome:
     Attributes:
         stdout: The output of the process.
         stderr: The error output of the process.
-        exit_status: The exit status, negative for a signal.
-        cpu_s: The CPU seconds of the process on this machine and of its children. For a generator in a pod, and for
-            several generators, a watch of the system measures the use instead.
+        exit_status: The exit status; −n if signal n ended the process.
+        cpu_s: The CPU seconds of the process and its children on this machine. They do not include a generator that
+            runs in a pod, and are 0 for a load of several generators: there the watch of the system measures the CPU
+            use.
         rss_bytes: The largest resident memory of the process, in bytes.
         hung: Whether the process was killed because it did not end in time.
 
@@ -84,11 +85,11 @@ class GeneratorJob:
     Attributes:
         system: The system that the load goes to.
         generator: The generator.
-        path: The path of the generator's program, used in the command instead of its name.
+        path: The path of the generator's program, which replaces its name in the command.
         load: The load to generate.
         scratch: A folder for the generator's files.
-        before: The beginning of a command line that runs the generator's command; empty = none.
-        files: Name → text of files that `before` needs.
+        before: A command line that is put in front of the generator's command and runs it; empty = none.
+        files: Name → text of files that the command line in `before` needs.
 
     """
 
@@ -104,15 +105,16 @@ class GeneratorJob:
 def run_generator(
     system: System, generator: Generator, path: str, load: GeneratorLoad, scratch: Path
 ) -> GeneratorOutcome:
-    """Start a generator in the client's place, wait for its planned time and a grace period, and return its outcome.
+    """Run a load generator on the client's side of a system, and return its outcome.
 
-    A generator that cannot be started, crashes, hangs or writes too much yields a `GeneratorOutcome` like any other.
-    Only the faults of the lab itself are raised.
+    The generator is killed if it has not ended a grace period after its planned time. A generator that cannot be
+    started, crashes, hangs or writes too much raises no error: its outcome shows it. Only faults of the lab itself are
+    raised.
 
     Args:
         system: The system that the load goes to.
         generator: The generator.
-        path: The path of the generator's program, used in the command instead of its name.
+        path: The path of the generator's program, which replaces its name in the command.
         load: The load to generate.
         scratch: A folder for the generator's files.
 
@@ -124,11 +126,13 @@ def run_generator(
 def run_generators(
     jobs: Sequence[GeneratorJob], started: Callable[[], object] = lambda: None
 ) -> list[GeneratorOutcome]:
-    """Run several generators at once, each as `run_generator` does.
+    """Run several load generators at once, wait for all of them, and return their outcomes in the order of `jobs`.
+
+    Faults of generators are handled as by `run_generator`.
 
     Args:
         jobs: The generators.
-        started: Called once, when every generator has been started.
+        started: A function that is called once, when every generator has been started.
 
     """
     with ExitStack() as lasting:
@@ -136,9 +140,11 @@ def run_generators(
 
 
 def prepare_generators(jobs: Sequence[GeneratorJob], lasting: ExitStack) -> Callable[..., list[GeneratorOutcome]]:
-    """Prepare generators and return a function that starts them and waits for them, as `run_generators` does.
+    """Prepare load generators, and return the function that starts them all and waits until they have ended.
 
-    Everything that can be done in advance for the start is done now.
+    Everything that a start needs, such as files and connections, is prepared now. So the generators begin within a
+    short time of each other. The returned function takes the optional argument `started` of `run_generators`, and
+    returns the outcomes in the order of `jobs`.
 
     Args:
         jobs: The generators.
@@ -160,10 +166,10 @@ def prepare_generators(jobs: Sequence[GeneratorJob], lasting: ExitStack) -> Call
 
 
 def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | GeneratorOutcome]:
-    """Prepare a generator and return the function that starts it.
+    """Prepare a load generator, and return the function that starts it.
 
-    The function returns the running process, or at once an outcome if the generator cannot be started. For a load of
-    several generators it runs them all and returns their common outcome.
+    The function returns the running process, or an outcome if the generator cannot be started. For a load of several
+    generators, the function runs all of them to their end and returns their common outcome.
     """
     load = job.load
     # If the system is disturbed, the last answers may be as late as the timeout allows.
@@ -204,10 +210,11 @@ def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | G
 
 @contextmanager
 def _limit_files() -> Iterator[None]:
-    """Let processes that start in the block inherit a limit on the size of files, the limit of their outputs.
+    """Limit the size of the files that processes started in the block can write, as a limit on their output.
 
-    The kernel ends any writer of a file that grows beyond it (SIGXFSZ), children included. A limit that is set after the start comes too
-    late on a busy machine. The lab itself ignores that signal, as Python does, and writes no such file meanwhile.
+    The processes inherit the limit. The kernel ends (SIGXFSZ) any of these processes, or of their children, that
+    writes more. The limit is set before the start, because afterwards it could be too late on a busy machine. The lab
+    itself ignores that signal, as Python does.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = OUTPUT_LIMIT_BYTES if hard == resource.RLIM_INFINITY else min(OUTPUT_LIMIT_BYTES, hard)
@@ -225,7 +232,7 @@ class _Running:
     Attributes:
         process: The process.
         streams: The open files with the process's output and error output.
-        deadline: The time (monotonic clock) after which the process is killed as hung.
+        deadline: The time by time.monotonic() after which the process is killed as hung.
 
     """
 
@@ -236,9 +243,9 @@ class _Running:
     _hung: bool = False
 
     def outcome(self) -> GeneratorOutcome | None:
-        """Return the generator's outcome, or None while its process runs; kill the process after its deadline.
+        """Return the generator's outcome, or None while its process runs; kill a process that runs beyond its deadline.
 
-        This uses wait4 rather than Popen.poll, because only wait4 reports the resource use of this child.
+        The process is queried with wait4, because Popen.poll does not report the resource use of this child.
         """
         if self._outcome is not None:
             return self._outcome
@@ -260,14 +267,15 @@ class _Running:
 
 
 def take_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """Read and remove the files that a generator left in its scratch folder.
+    """Read the files that a generator left in its scratch folder, and remove them.
 
     Args:
         folder: The scratch folder.
         names: The names of the files that the generator may have left.
 
     Returns:
-        File name → content of those files that exist; a file may be cut or empty.
+        File name → content, for those files that exist. The content is incomplete if the generator was ended while
+        writing.
 
     """
     contents: dict[str, bytes] = {}
@@ -282,7 +290,8 @@ def take_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
 def _read_output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str, str, int]:
     """Read what a generator wrote, and return (output, error output, exit status).
 
-    If one of them was cut at the limit, only their beginnings are returned, and the status is never 0.
+    If the generator has reached the size limit of a file, only the beginnings of both outputs are returned. The error
+    output then starts with a note, and the returned status is never 0.
 
     Args:
         stdout: The open file with the output.
@@ -311,9 +320,15 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def run_with_variant(target: Target, variant: Variant, argv: Sequence[str]) -> int:
-    """Start a variant, run a command of the user in the client's place, and return the command's exit status.
+    """Start a variant, run the user's command as a client of it, and return the command's exit status.
 
-    The command finds the URL and the host name of the system in the environment variables LAB_URL and LAB_HOST.
+    The command gets the system's URL and host name in the environment variables LAB_URL and LAB_HOST.
+
+    Args:
+        target: The target where the variant is started.
+        variant: The variant.
+        argv: The user's command.
+
     """
     target.check()
     target.check_variant(variant, [])

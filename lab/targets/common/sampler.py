@@ -69,14 +69,17 @@ Processes = Callable[[], Mapping[str, list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class ProcessTimes:
-    """The resource use of one process (or thread) at one moment: seconds and counts since its begin, bytes now.
+    """The resource use of one process or thread at one moment.
+
+    Times and page faults are counted since the process began. Memory and the number of threads are those of the
+    moment.
 
     Attributes:
         title: The command name.
         threads: The number of threads.
-        user_s: The CPU seconds in user mode, by clock ticks.
-        system_s: The CPU seconds in the kernel, by clock ticks.
-        cpu_s: The CPU seconds in all, by the scheduler's clock or, without that, by clock ticks.
+        user_s: The CPU seconds in user mode, counted in clock ticks.
+        system_s: The CPU seconds in the kernel, counted in clock ticks.
+        cpu_s: All CPU seconds, by the scheduler's exact clock; by clock ticks if there is no such clock.
         minflt: The number of page faults without disk access (minor).
         majflt: The number of page faults with disk access (major).
         vsz_bytes: The virtual memory.
@@ -97,7 +100,7 @@ class ProcessTimes:
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:
-    """The seconds that one CPU has spent in each state, since the machine booted or between two moments."""
+    """The seconds that one CPU has spent in each state, either since the machine booted or between two moments."""
 
     busy_s: float
     """The seconds of work: all states but idle, waiting for input or output, and steal."""
@@ -111,14 +114,14 @@ class CpuTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Clocks, CPU times and counters at the beginning or end of a sample.
+    """The clocks, CPU times and counters at the beginning or at the end of a sample.
 
     Attributes:
-        wall_s: The seconds since the epoch.
+        wall_s: The time of the wall clock, in seconds since the epoch.
         monotonic_s: The time of the monotonic clock, in seconds.
-        cpus: The times of each CPU since the machine booted.
-        others_s: The CPU seconds so far of the processes that are not the lab's; None if they are hidden.
-        counters: The cumulative counters by `role/name`.
+        cpus: CPU number → the times of the CPU since the machine booted.
+        others_s: The CPU seconds that processes other than the lab's have used so far; None if they cannot be seen.
+        counters: The cumulative counters by `role/name`, such as those of the proxy's network namespace.
 
     """
 
@@ -130,22 +133,22 @@ class _Snapshot:
 
 
 class Sampler:
-    """A context manager that samples resource use while its block runs.
+    """A context manager that measures the resource use of the system's processes while its block runs.
 
-    `observation()` returns the result afterwards. The CPU time of a role is the sum over all its processes, each
-    from the first look at the process to the last. A process that appears later counts from zero.
+    After the block, `observation()` returns the result. The CPU time of a role is summed over all its processes. A
+    process that exists at the beginning counts from then on; one that appears later counts from its start.
     """
 
     def __init__(
         self, processes: Processes, extra: Callable[[], Mapping[str, int]] = dict[str, int], interval_s: float = 1.0
     ) -> None:
-        """Prepare the sampler.
+        """Prepare the sampler; the measuring begins when the context is entered.
 
         Args:
-            processes: Returns the process ids of each role; called again at every look.
-            extra: Returns cumulative counts that the target has in addition to the kernel's, by `role/name`; called
-                when the block begins and when it ends.
-            interval_s: The seconds between two looks.
+            processes: The function that returns role → process ids; it is called at every reading.
+            extra: The function that returns the target's own cumulative counters by `role/name`, in addition to the
+                kernel's. It is called when the block begins and when it ends.
+            interval_s: The seconds between two readings of the processes' resource use.
 
         """
         self._processes, self._extra, self._interval_s = processes, extra, interval_s
@@ -175,7 +178,7 @@ class Sampler:
             self._look()
 
     def _look(self) -> None:
-        """Record the use of every process now."""
+        """Record the present resource use of every process, and of the threads of those roles that are watched by thread."""
         elapsed_s = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
         for role, pids in self._processes().items():
@@ -202,7 +205,7 @@ class Sampler:
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
-        """Return the resource use from the beginning to the end of the sampler's block."""
+        """Return the resource use between the beginning and the end of the block; call this after the block."""
         start, end = self._ends
         elapsed_s = end.monotonic_s - start.monotonic_s
         usage = {}
@@ -230,7 +233,7 @@ class Sampler:
 
 
 def process_times(pid: int) -> ProcessTimes | None:
-    """Return the resource use of a process (proc(5)), its ended threads included; None if the process is gone."""
+    """Return the resource use of a process, including its ended threads; None if the process is gone."""
     scheduled_s = 0.0
     with suppress(OSError):  # the process' CPU-time clock, numbered as clock_getcpuclockid(3) does
         scheduled_s = time.clock_gettime(~pid << 3 | 2)
@@ -254,7 +257,7 @@ def thread_times(pid: int) -> Mapping[int, ProcessTimes]:
 
 
 def thread_ids(pid: int) -> list[int]:
-    """Return the ids of a process' living threads in order; empty if the process is gone."""
+    """Return the sorted ids of a process's living threads; empty if the process is gone."""
     try:
         return sorted(map(int, os.listdir(f"/proc/{pid}/task")))
     except OSError:
@@ -270,11 +273,12 @@ def _read_times(folder: str, scheduled_s: float) -> ProcessTimes | None:
 
 
 def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BYTES) -> ProcessTimes:
-    """Parse the text of a /proc/PID/stat into the resource use of the process.
+    """Parse the content of a /proc/PID/stat file into the resource use of the process.
 
     Args:
-        stat: The text.
-        scheduled_s: The CPU seconds that the scheduler counted; 0 means unknown, so that clock ticks are used.
+        stat: The content of the file.
+        scheduled_s: The CPU seconds by the scheduler's exact clock, for `cpu_s`. With 0 (unknown), the file's clock
+            ticks are used.
         page_bytes: The size of a memory page in bytes.
 
     Raises:
@@ -298,9 +302,9 @@ def parse_times(stat: bytes, scheduled_s: float = 0.0, page_bytes: int = PAGE_BY
 
 
 def parse_stat(text: bytes) -> tuple[str, list[bytes]]:
-    """Split a /proc/PID/stat into the command name and the fields from `state` on.
+    """Split the content of a /proc/PID/stat file into the command name and the list of fields from `state` on.
 
-    The name may contain spaces and parentheses.
+    The command name is in parentheses, and may itself contain spaces and parentheses.
     """
     name, _, fields = text.partition(b"(")[2].rpartition(b")")
     return name.decode("utf-8", "replace"), fields.split()
@@ -313,9 +317,9 @@ def cpu_times() -> Mapping[int, CpuTimes]:
 
 
 def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
-    """Parse the times of each CPU from the lines of /proc/stat.
+    """Parse the lines of /proc/stat into the times of each CPU, by CPU number.
 
-    Busy is everything but idle, iowait and steal.
+    A CPU counts as busy in all states but idle, iowait and steal.
     """
     cpus: dict[int, CpuTimes] = {}
     for line in stat:
@@ -330,11 +334,12 @@ def parse_cpus(stat: Iterable[str]) -> Mapping[int, CpuTimes]:
 def subtract_cpu_times(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes]) -> Mapping[int, CpuTimes]:
     """Return how many seconds each CPU spent in each state between two moments, by CPU number.
 
-    The total of a CPU is at least its busy and steal time, although the kernel's iowait may fall (proc(5)).
+    The kernel's iowait may decrease (proc(5)). So the total of a CPU is set to at least the sum of its busy and steal
+    time.
 
     Args:
-        start: The times at the first moment, by CPU number.
-        end: The times at the second moment, by CPU number.
+        start: CPU number → times at the first moment.
+        end: CPU number → times at the second moment.
 
     """
     elapsed: dict[int, CpuTimes] = {}
@@ -348,11 +353,11 @@ def subtract_cpu_times(start: Mapping[int, CpuTimes], end: Mapping[int, CpuTimes
 
 
 def other_processes_s() -> float | None:
-    """Return the CPU seconds that all foreign processes on the host have used so far, summed.
+    """Return the CPU seconds that all foreign processes on this machine have used so far, as a sum.
 
-    Foreign processes are those that are neither kernel threads nor the lab's. The lab's processes are the process in
-    `LAB_OUTER_PID` and its descendants. Ended children that a parent waited for are included. None means that the
-    host's processes are hidden.
+    A process is foreign if it is neither a kernel thread nor part of the lab (the lab's outermost process and its
+    descendants). Ended children that their parent has waited for are included. The result is None if the machine's
+    processes cannot be seen from here.
     """
     proc, lab_pid = find_host_proc()
     processes = host_processes(proc)
@@ -364,13 +369,14 @@ def other_processes_s() -> float | None:
 
 
 def find_busiest(during_s: float = 0.5) -> dict[str, float]:
-    """Return how many CPUs are used by processes that are not the lab's, by process name, the busiest first.
+    """Return how many CPUs each foreign process uses now, by process name, the busiest first.
 
-    The result is empty if the processes cannot be seen. A use above the capacity of all CPUs is left out. It appears
-    when a parent has waited for a child that ended, whose CPU time may have been used long before.
+    A process is foreign if it is neither a kernel thread nor part of the lab. The result is empty if processes cannot
+    be seen. A use of more CPUs than the machine has is left out: it appears when a parent has waited for an ended
+    child, whose CPU time is much older.
 
     Args:
-        during_s: The seconds between the two looks at the processes.
+        during_s: The seconds between the two readings that are compared.
 
     """
     proc, lab_pid = find_host_proc()
@@ -388,14 +394,14 @@ def find_busiest(during_s: float = 0.5) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A process of the host, as seen in the host's /proc.
+    """A process of this machine, as the machine's own /proc (outside the lab's namespaces) shows it.
 
     Attributes:
         parent: The process id of the parent.
-        start: The start time in clock ticks since the boot, which differs from that of a later process with the same
-            id.
+        start: The start time in clock ticks since the boot. It distinguishes the process from a later one with the
+            same id.
         title: The command name.
-        cpu_s: The CPU seconds that the process and its ended, waited-for children have used.
+        cpu_s: The CPU seconds that the process has used, with those of ended children that it has waited for.
 
     """
 
@@ -406,7 +412,14 @@ class HostProcess:
 
 
 def host_processes(proc: str) -> Mapping[int, HostProcess]:
-    """Return all processes that a /proc shows, by process id, except those that end in the meantime."""
+    """Return all processes in a /proc folder, by process id.
+
+    A process that ends during the reading is left out.
+
+    Args:
+        proc: The path of the folder, such as `/proc`.
+
+    """
     processes: dict[int, HostProcess] = {}
     for pid in filter(str.isdigit, os.listdir(proc)):
         with suppress(OSError), open(f"{proc}/{pid}/stat", "rb") as stat:
@@ -417,11 +430,11 @@ def host_processes(proc: str) -> Mapping[int, HostProcess]:
 
 
 def is_descendant(pid: int, roots: Collection[int], processes: Mapping[int, HostProcess]) -> bool:
-    """Return whether a process is one of the processes `roots` or descends from one of them.
+    """Return whether a process is one of the processes `roots`, or a descendant of one of them.
 
     Args:
         pid: The id of the process.
-        roots: The ids of the ancestors in question.
+        roots: The ids of the possible ancestors.
         processes: All processes, by id.
 
     """
@@ -431,22 +444,23 @@ def is_descendant(pid: int, roots: Collection[int], processes: Mapping[int, Host
 
 
 def find_host_proc() -> tuple[str, int]:
-    """Return the path of the host's /proc, and the process id that the lab's outermost process has there.
+    """Return the path of the machine's own /proc, and the process id that the lab's outermost process has there.
 
-    If the lab is not inside namespaces, these are `/proc` and the id of this process.
+    Inside the lab's namespaces, `/proc` shows only the lab's processes, so another path is returned. Outside them, the
+    result is `/proc` and the id of this process.
     """
     handle = os.environ.get(HOST_PROC)
     return (f"/proc/self/fd/{handle}", int(os.environ[OUTER_PID])) if handle else ("/proc", os.getpid())
 
 
 def cpu_list(text: str) -> list[int]:
-    """Parse the kernel's list form of CPUs: `0-1,3` becomes 0, 1, 3."""
+    """Parse a list of CPUs in the kernel's form: `0-1,3` → [0, 1, 3]."""
     ranges = [part.partition("-") for part in text.split(",")]
     return [cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)]
 
 
 def _select_one_per_network(pids: Sequence[int]) -> list[int]:
-    """Return one process of each network namespace that these processes are in."""
+    """Return the ids of some of these processes: one for each network namespace that they are in."""
     selected: dict[int, int] = {}
     for pid in pids:
         with suppress(OSError):  # it ended in the meantime
@@ -455,14 +469,19 @@ def _select_one_per_network(pids: Sequence[int]) -> list[int]:
 
 
 def sent_bytes(pid: int | str) -> int | None:
-    """Return how many bytes the network namespace of a process has sent so far; None if the process is gone."""
+    """Return how many bytes the network namespace of a process has sent so far, without the loopback.
+
+    The result is None if the process is gone, or if the namespace has no interface but the loopback.
+    """
     return parse_sent(read_text_if_readable(f"/proc/{pid}/{INTERFACES}").splitlines())
 
 
 def parse_sent(lines: Sequence[str]) -> int | None:
-    """Return the bytes sent by all interfaces but the loopback, from the lines of /proc/net/dev (proc_net_dev(5)).
+    """Return the number of bytes sent by all interfaces but the loopback; None if there is no such interface.
 
-    None means that no other interface is listed.
+    Args:
+        lines: The lines of /proc/net/dev (proc_net_dev(5)).
+
     """
     rows = [line.partition(":") for line in lines if ":" in line]
     sent = [int(numbers.split()[8]) for name, _, numbers in rows if name.strip() != "lo"]
@@ -470,7 +489,7 @@ def parse_sent(lines: Sequence[str]) -> int | None:
 
 
 def network_counters(pid: int | str) -> Mapping[str, int]:
-    """Return the TCP and connection-tracking counters of a process' network namespace.
+    """Return the cumulative TCP and connection-tracking counters of a process's network namespace, by name.
 
     Args:
         pid: The process id, or `thread-self` for the calling thread.
@@ -481,9 +500,15 @@ def network_counters(pid: int | str) -> Mapping[str, int]:
 
 
 def parse_network(netstat: Sequence[str], snmp: Sequence[str], conntrack: Sequence[str]) -> Mapping[str, int]:
-    """Parse the counters of `network_counters` from the lines of /proc/net/netstat, snmp and stat/nf_conntrack.
+    """Parse the lines of three files into TCP and connection-tracking counters, by name.
 
-    Absent counters are left out.
+    Counters that the files lack are left out.
+
+    Args:
+        netstat: The lines of /proc/net/netstat.
+        snmp: The lines of /proc/net/snmp.
+        conntrack: The lines of /proc/net/stat/nf_conntrack; empty if there is no such file.
+
     """
     counters: dict[str, int] = {}
     for lines in (netstat, snmp):

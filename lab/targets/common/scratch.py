@@ -24,10 +24,10 @@ PREFIX = "lab-scratch-"
 
 @contextmanager
 def make_scratch_folder() -> Iterator[Path]:
-    """Yield a new scratch folder below TMPDIR, and remove it afterwards.
+    """Make a new folder for scratch files below TMPDIR, yield its path, and remove the folder after the block.
 
-    On the local target, TMPDIR lies in the lab's private /run, which disappears with the lab however it ends.
-    Code that writes into the folder uses `writing(…, "TMPDIR")` for its failures.
+    On the local target, TMPDIR lies in the lab's private /run, which disappears with the lab however the lab ends.
+    Code that writes into the folder should wrap the writes in `writing(…, "TMPDIR")`, which reports their failures.
 
     Raises:
         StoreError: The folder cannot be made.
@@ -45,7 +45,7 @@ def make_scratch_folder() -> Iterator[Path]:
 
 @cache
 def sweep(place: Path) -> None:
-    """Remove the scratch folders that ended labs of this user left in a folder, once per process and folder."""
+    """Remove the scratch folders of this user's ended labs from a folder; a second call for the folder does nothing."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):  # the folder disappeared in the meantime
             if path.lstat().st_uid == os.geteuid():
@@ -54,11 +54,13 @@ def sweep(place: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LockedFolder:
-    """A folder that is locked for as long as this process lives.
+    """A folder that this process holds a lock on, which shows other labs that the folder is in use.
+
+    The kernel releases the lock when this process ends.
 
     Attributes:
         path: The folder.
-        handle: The open descriptor that holds the lock.
+        handle: The open file descriptor that holds the lock.
 
     """
 
@@ -72,10 +74,10 @@ class LockedFolder:
 
 
 def make_locked_folder(place: Path, prefix: str) -> LockedFolder:
-    """Make a new, empty, locked folder.
+    """Make a new, empty folder and lock it, so that `sweep_folders` of other labs leaves it in place.
 
     Args:
-        place: The folder in which to make it.
+        place: The folder in which the new folder is made.
         prefix: The beginning of the new folder's name.
 
     Raises:
@@ -94,7 +96,7 @@ def make_locked_folder(place: Path, prefix: str) -> LockedFolder:
 
 
 def sweep_folders(folders: Iterable[Path]) -> None:
-    """Remove those folders that belong to dead labs; the folder of a living lab is locked and stays."""
+    """Remove those of the folders that no living lab has locked."""
     for folder in folders:
         with suppress(OSError):  # it belongs to another user, disappeared, or is locked
             handle = _open_folder(folder)

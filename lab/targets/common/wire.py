@@ -29,13 +29,16 @@ Connect = Callable[[bool], socket.socket]
 
 
 class _Stream:
-    """The bytes that a server sends, read with a deadline. Methods raise TimeoutError at it, and EOFError at an early end."""
+    """The bytes that a server sends over a socket, read with a deadline.
+
+    Methods raise TimeoutError when the deadline passes, and EOFError when the connection ends too early.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.data, self.deadline = sock, b"", time.monotonic() + TIMEOUT_S
 
     def more(self) -> bool:
-        """Read more bytes; return False at the end of the connection."""
+        """Read the next bytes into `data`; return False if the connection has ended."""
         self.sock.settimeout(max(self.deadline - time.monotonic(), 0.001))
         part = b""
         with suppress(ConnectionError, ssl.SSLError):
@@ -44,7 +47,13 @@ class _Stream:
         return bool(part)
 
     def take(self, size: Callable[[bytes], int]) -> bytes:
-        """Return as many bytes as `size` returns for the bytes so far, which is negative as long as more are needed."""
+        """Remove the next bytes from the stream and return them, as many as `size` determines.
+
+        Args:
+            size: A function that gets the bytes received so far, and returns how many of them to take. A negative
+                number means that more bytes must arrive first.
+
+        """
         while (count := size(self.data)) < 0:
             if not self.more():
                 raise EOFError
@@ -52,16 +61,24 @@ class _Stream:
         return taken
 
     def until(self, mark: bytes) -> bytes:
-        """Return the bytes up to a mark, without the mark."""
+        """Remove the bytes up to and including a mark from the stream, and return them without the mark."""
         return self.take(lambda data: data.find(mark) + len(mark) if mark in data else -1).removesuffix(mark)
 
     def exactly(self, number: int) -> bytes:
-        """Return so many bytes."""
+        """Remove the next `number` bytes from the stream and return them."""
         return self.take(lambda data: number if len(data) >= number else -1)
 
 
 def exchange(connect: Connect, request: RawRequest) -> Answer:
-    """Send a request on a new connection and return the answer; whatever goes wrong is in `Answer.error`."""
+    """Send a raw HTTP request on a new connection and return the answer.
+
+    A failure raises no error: its description is in `Answer.error`.
+
+    Args:
+        connect: The function that opens the connection; its argument is True for the port with TLS.
+        request: The bytes to send, and how to send them.
+
+    """
     tls: dict[str, str] = {}
     try:
         with connect(request.tls) as raw:
@@ -77,7 +94,14 @@ def exchange(connect: Connect, request: RawRequest) -> Answer:
 
 
 def _wrap(raw: socket.socket, request: RawRequest, tls: dict[str, str]) -> ssl.SSLSocket:
-    """Return the connection with TLS, and describe the handshake in `tls`."""
+    """Make a TLS handshake over a connection as the request prescribes, and return the TLS socket.
+
+    Args:
+        raw: The connection.
+        request: The request, with its TLS version, ALPN protocols and server name.
+        tls: A mapping to which facts about the handshake are added: `version`, `cipher`, `protocol` and `certificate`.
+
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(list(request.alpn))
@@ -125,13 +149,22 @@ def _split(lines: list[str]) -> Headers:
 
 
 def _send(sock: socket.socket, data: bytes) -> None:
-    """Send bytes. A server that has answered and closed before it read all has its answer read nevertheless."""
+    """Send bytes, and ignore an error of the connection.
+
+    A server may answer and close before it has read all bytes. Its answer is then read nevertheless.
+    """
     with suppress(ConnectionError, ssl.SSLError):
         sock.sendall(data)
 
 
 def _read_body(stream: _Stream, request: RawRequest, answer: Answer) -> tuple[bytes, Headers, str]:
-    """Return the body, the trailers, and how the end of the body shows."""
+    """Read the rest of an answer, and return its body, its trailers, and how the end of the body is marked.
+
+    Returns:
+        The body; the trailers (headers after a chunked body); and `chunked`, `length` (Content-Length), `close` (the
+        connection ends) or `none` (no body).
+
+    """
     if request.method == "HEAD" or answer.status in (101, 204, 304):
         return b"", (), "none"
     if "chunked" in answer.header("transfer-encoding").lower():
@@ -149,7 +182,7 @@ def _read_body(stream: _Stream, request: RawRequest, answer: Answer) -> tuple[by
 
 
 def _is_kept(request: RawRequest, stream: _Stream) -> bool:
-    """Return whether a second request on the connection is answered."""
+    """Return whether the server keeps the connection open: a second request is sent on it, and any answer counts."""
     stream.deadline = time.monotonic() + TIMEOUT_S
     head = f"GET / HTTP/1.1\r\nHost: {request.host}\r\n{KEPT_HEADER}: 1\r\nConnection: close\r\n\r\n"
     _send(stream.sock, head.encode("latin-1"))

@@ -27,10 +27,16 @@ _DIGITS = 12
 
 
 def pack(base: str) -> dict[str, str]:
-    """Build the images of pinned programs that Docker does not hold yet; return short name → reference of all.
+    """Build an image with a single program for each published image that the program can replace.
+
+    An image that Docker already holds is not built again. A kind cluster uses these images if it cannot reach a
+    registry.
 
     Args:
-        base: The name of the base image, which gets one program.
+        base: The name of the image to which the program is added.
+
+    Returns:
+        Short name of the replaced image → reference of the image with the program.
 
     Raises:
         UsageError: An image cannot be built.
@@ -46,7 +52,7 @@ def pack(base: str) -> dict[str, str]:
 
 
 def _find_programs() -> Iterator[tuple[str, Program]]:
-    """Yield the short name and the program of each image that can be replaced."""
+    """Yield (short name, program) for each image that variants use and that a program of this machine can replace."""
     used = _find_used_images()
     for short, reference in images.read_pinned().items():
         repository, tag = images.split_reference(reference)
@@ -57,10 +63,10 @@ def _find_programs() -> Iterator[tuple[str, Program]]:
 
 
 def _find_used_images() -> set[str]:
-    """Return the images that variants run on the target `kind`.
+    """Return the references of all images that variants run on the target `kind`.
 
-    Only root variants (those without a baseline) are read, because the changed settings of the others (knobs) bring
-    no other image.
+    Only variants without a baseline are read. Any other variant is its baseline with changed settings, which bring no
+    other image.
     """
     roots = (name for name in variant_names() if load_overlay(name).baseline is None)
     variants = (variant for variant in map(load_variant, roots) if TARGET in (variant.only_on or (TARGET,)))
@@ -74,7 +80,7 @@ def _find_used_images() -> set[str]:
 
 
 def _compute_digest(base: str, program: Path) -> str:
-    """Return the beginning of a hexadecimal digest over the base image's name, the Dockerfile and the program."""
+    """Return 12 hexadecimal digits that change when the base image's name, the Dockerfile or the program changes."""
     digest = hashlib.sha256(base.encode() + images.PROGRAM_DOCKERFILE.read_bytes())
     with program.open("rb") as content:
         digest.update(hashlib.file_digest(content, "sha256").digest())

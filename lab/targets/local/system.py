@@ -74,16 +74,16 @@ class LocalSystem:
         control: ControlPlane | None,
         log: EventLog,
     ) -> None:
-        """Take over the parts of a system.
+        """Assemble the system from its parts, which are up or coming up.
 
         Args:
             manifests: The manifests that `objects` were read from.
             objects: The objects of the variant.
-            net: The network.
-            kubelet: The pods.
-            pinned: The CPUs of each role.
-            routing: Passes routes and endpoints to the proxies.
-            control: The control plane of a system whose pods may come and go; None for a steady system.
+            net: The network of the system.
+            kubelet: The kubelet with the system's pods.
+            pinned: Role → the CPUs to which it is pinned.
+            routing: The component that passes routes and endpoints to the proxies.
+            control: The control plane, if pods and routes may change while the system is up; else None.
             log: The log into which all parts write events.
 
         """
@@ -110,10 +110,10 @@ class LocalSystem:
         return self._log.events
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the endpoint (URL and host) that the load of a point is sent to.
+        """Return the endpoint (URL and host) to which the load of a load point is sent.
 
         Raises:
-            UsageError: The system cannot serve the point.
+            UsageError: The system cannot serve the load point.
 
         """
         return self._make_endpoint(*hosts.choose_hosts(self._routed, self._way_in != "backend", point))
@@ -123,7 +123,7 @@ class LocalSystem:
         return self._locate_service("backend")
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
-        """Refuse a load of several generators: this machine has a place for one.
+        """Raise an error: a load of several generators needs a cluster, because this machine has CPUs for one generator only.
 
         Raises:
             UsageError: Always.
@@ -136,7 +136,13 @@ class LocalSystem:
         return self.net[self._find_first(role).name].address
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper process in the network and on the CPUs of a role; it ends with the system at the latest.
+        """Start a helper program in the network namespace and on the CPUs of a role, and return its process.
+
+        The helper runs until its own end, or until `end_helpers` kills it.
+
+        Args:
+            role: The role, such as `proxy`; `generator` means the client's network namespace.
+            argv: The command.
 
         Raises:
             OSError: The helper's program is not on this machine.
@@ -157,10 +163,10 @@ class LocalSystem:
         return ["taskset", "-c", cpus.format_list(self._cpus[role]), *argv]
 
     def end_helpers(self, pod: Pod | None = None) -> None:
-        """Kill the processes that `spawn` started, with their children; called before the network is removed.
+        """Kill helper programs that `spawn` has started, and their children; call this before the network is removed.
 
         Args:
-            pod: The pod whose helpers to kill; None kills all.
+            pod: The pod whose helpers to kill; None kills all helpers.
 
         """
         ending = [item for item in self._helpers if pod is None or item[1] == pod.name]
@@ -171,7 +177,10 @@ class LocalSystem:
             helper.wait()
 
     def shape(self, link_mbit: float | None) -> None:
-        """Shape the client's link to a rate in Mbit/s; None removes the shaping.
+        """Limit the rate of the client's link, to make a slow link.
+
+        Args:
+            link_mbit: The rate in Mbit/s; None removes the limit.
 
         Raises:
             MeasuringError: The rate cannot be set.
@@ -180,7 +189,10 @@ class LocalSystem:
         network.shape(services.client_links(self.net, self._objects), link_mbit)
 
     def watch(self) -> Sampler:
-        """Return a sampler of every role's resource use; the control plane's processes have the role `control`."""
+        """Return a sampler that measures the resource use of every role while it is entered.
+
+        Processes of the control plane, even those in a proxy's container, count for a separate role `control`.
+        """
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
         roles = (*roles, *(["balancer"] if self._objects.role("balancer") else []))
 
@@ -194,9 +206,10 @@ class LocalSystem:
         return Sampler(processes, self.counters)
 
     def counters(self) -> Mapping[str, int]:
-        """Return cumulative counts by `role/name`: of cgroups, the client's link, the node's NAT, and the proxy.
+        """Return the cumulative counters of the system by `role/name`, such as `proxy/requests` or `client/rx_bytes`.
 
-        TLS counts are left out if the proxy ends no TLS.
+        They come from the cgroups, the client's link, the node's NAT, and the proxies themselves. Counters of TLS are
+        left out if the proxy terminates no TLS.
         """
         links = network.link_counters(services.client_links(self.net, self._objects))
         nat = services.counters(self.net, self._objects)
@@ -206,14 +219,20 @@ class LocalSystem:
         return {**self.kubelet.groups.counters(), **links, **nat, **proxy}
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the ready pods of a role in Kubernetes' form, without terminating ones."""
+        """Return the ready pods of a role as Kubernetes objects (`metadata` and `spec`), without terminating pods."""
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role and pod.ready and not pod.terminating]
         return [describe_pod(pod, services.on_the_node(self.net, self._objects, pod.pod)) for pod in running]
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a GET from the client's network namespace over a new connection and return the response.
+        """Send a GET from the client's network namespace over a new connection, and return the response.
+
+        Args:
+            endpoint: The URL and the host name of the request.
+            path: The path to request.
+            timeout_s: The limit in seconds for the connecting and for each later read or write.
+            headers: Further request headers; None = none.
 
         Raises:
             OSError: There is no answer in time, or it is not HTTP.
@@ -224,7 +243,7 @@ class LocalSystem:
         return fetching.fetch(connection, endpoint, path, headers, timeout_s)
 
     def connect(self, tls: bool) -> socket.socket:
-        """Open a TCP connection from the client's place to the system's port for HTTP, or the one for TLS.
+        """Open a TCP connection from the client's network namespace to the system's port for HTTPS (`tls`) or HTTP.
 
         Raises:
             OSError: The connection cannot be opened.
@@ -241,14 +260,14 @@ class LocalSystem:
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a load generator in the client's network namespace, on the generator's CPUs, in a new session.
+        """Start a load generator in the client's network namespace, on the generator's CPUs, and return its process.
 
         Args:
             argv: The command of the generator.
             cwd: The generator's working folder, which is also its home.
             stdout: The file for the output.
             stderr: The file for the error output.
-            files: Name → text of files to write into the working folder first.
+            files: Name → text of files that are first written into the working folder; None = none.
 
         """
         write_texts(cwd, files or {})
@@ -268,23 +287,27 @@ class LocalSystem:
     def held(
         self, *arguments: Any, **options: Any
     ) -> contextlib.AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
-        """Return a context with a function that calls `popen` with these arguments, and so starts a generator.
+        """Return a context manager that yields the function to start a load generator; the arguments are those of `popen`.
 
-        On other targets, entering the context prepares the start; on this target nothing needs preparation.
+        On a cluster, entering the context connects to the generator's pod in advance. Here nothing needs to be
+        prepared.
         """
         return contextlib.nullcontext(partial(self.popen, *arguments, **options))
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the PodDisruptionBudgets over the role's pods in Kubernetes' form."""
+        """Return the PodDisruptionBudgets that apply to the role's pods, as Kubernetes objects."""
         pods = self._objects.role(role)
         return [budget.shown() for budget in self._objects.budgets if any(budget.selects(pod.labels) for pod in pods)]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap; empty if there is none."""
+        """Return the data (key → text) of a ConfigMap; empty if there is no such ConfigMap."""
         return self.routing.configmap(namespace, name)
 
     def processes(self, role: Role) -> list[int]:
-        """Return the process ids of a role, without short-lived helpers that a proxy system starts for a moment."""
+        """Return the ids of all processes of a role; `lab` means this process, and `generator` the load generators.
+
+        Programs that a proxy system starts for a moment only are left out.
+        """
         if role == "lab":
             return [os.getpid()]
         if role == "generator":
@@ -294,10 +317,14 @@ class LocalSystem:
         return [pid for pid in pids if not read_text_if_readable(f"/proc/{pid}/cmdline").startswith(SHORT_LIVED_TITLES)]
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command inside the first container of the role's first pod, for 30 s at most.
+        """Run a command inside the first container of a role's first pod, for 30 s at most.
+
+        Args:
+            role: The role, such as `proxy`.
+            argv: The command.
 
         Returns:
-            The completed command; exit status 1 if the container does not run or the time is over.
+            The completed command. Its exit status is 1 if the container does not run or the 30 s are over.
 
         Raises:
             UsageError: The role has no pod.
@@ -314,9 +341,9 @@ class LocalSystem:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the current gauges of the proxy by `role/name`, such as the number of the proxy's workers.
+        """Return the proxy's gauges (values that rise and fall) by `role/name`, such as `proxy/workers`.
 
-        `lab.model.system.System.gauges` lists the gauges.
+        `lab.model.system.System.gauges` describes the gauges.
         """
         pids = self.processes("proxy")
         titles = ((pid, read_text_if_readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
@@ -328,7 +355,8 @@ class LocalSystem:
     def leftovers(self) -> Leftovers:
         """Return what earlier loads have left in the system: sockets, old workers of the proxy, and memory.
 
-        Each network namespace is inspected once, from a thread in it, even if several pods share the namespace.
+        Sockets are counted once per network namespace, even if several pods share it. A namespace that cannot be
+        inspected is in `unseen`, with the reason.
         """
         sockets: dict[str, leftovers.Sockets] = {}
         unseen: dict[str, str] = {}
@@ -359,7 +387,12 @@ class LocalSystem:
         )
 
     def recorder(self) -> Recorder:
-        """Return a recorder of the events of a system whose pods may come and go (changing)."""
+        """Return a recorder of events; the system must have been brought up with `changing`.
+
+        Raises:
+            MeasuringError: The pods and routes of this system may not change.
+
+        """
         control = self._get_control("events")
 
         def check() -> None:
@@ -369,39 +402,61 @@ class LocalSystem:
         return LocalRecorder(self._log, check)
 
     def clock(self) -> ClockOffset:
-        """Return a clock offset of zero: there is one machine with one clock, read with an uncertainty of 1 µs."""
+        """Return a clock offset of zero with an uncertainty of 1 µs: lab and generator use the clock of this machine."""
         return ClockOffset(0.0, 1e-6)
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod; return False if an eviction is refused (see `ControlPlane.end_pod`)."""
+        """End the role's first pod by deletion, eviction or crash, as `ControlPlane.end_pod` describes.
+
+        Returns:
+            False if a PodDisruptionBudget forbids the eviction, else True.
+
+        """
         return self._get_control("pods").end_pod(role, how)
 
     def scale(self, role: Role, replicas: int) -> None:
-        """Set the number of replicas of the role's Deployment."""
+        """Set the number of replicas of the Deployment that makes a role's pods."""
         self._get_control("replicas").scale(role, replicas)
 
     def roll(self, role: Role) -> None:
-        """Replace all pods of the role's Deployment, in the way that the Deployment's strategy prescribes."""
+        """Replace all pods of a role by new ones, in the way that the strategy of their Deployment prescribes."""
         self._get_control("pods").roll(role)
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop all processes of the role's first pod (`frozen`), or let all processes of the role continue."""
+        """Stop all processes of the role's first pod, or let the processes of all the role's pods continue.
+
+        Args:
+            role: The role, such as `proxy`.
+            frozen: True stops the processes; False lets them continue.
+
+        """
         self._get_control("processes").freeze(role, frozen)
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """Set another CPU limit for the role's pods; None restores the manifest's limit."""
+        """Change the CPU limit of the first container in each of the role's pods.
+
+        Args:
+            role: The role, such as `proxy`.
+            cpu: The limit as a manifest writes it, such as `20m`. None restores the limit that the manifest sets.
+
+        """
         self._get_control("limits").squeeze(role, cpu)
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects of a system that was brought up as changing."""
+        """Create or change objects, such as Routes; the system must have been brought up with `changing`.
+
+        Raises:
+            MeasuringError: The pods and routes of this system may not change, or an object is refused.
+
+        """
         self._get_control("objects")
         self.routing.apply(objects)
 
     def renew(self) -> Renewed:
-        """Reload the proxy so that it makes new workers, and return when only the new workers serve.
+        """Reload the proxy's configuration unchanged, and return when only new worker processes serve.
 
         Returns:
-            The processes that began and ended, and how long this took.
+            The processes that began and ended, and the seconds that this took.
 
         """
         renewed = renewing.wait_for_new_workers(
@@ -413,7 +468,7 @@ class LocalSystem:
         return renewed
 
     def _find_serving_processes(self) -> Mapping[int, renewing.Running]:
-        """Return the proxy's processes by id, without the control plane's processes in the proxy's containers."""
+        """Return the proxy's processes by their ids, without a controller that runs in the proxy's container."""
         apart = set(self.routing.apart())
         return list_running(pid for pid in self.processes("proxy") if pid not in apart)
 
@@ -428,15 +483,15 @@ class LocalSystem:
         return {f"{runner.pod.name}/{runner.container.name}": runner.restarts for runner in self._list_runners()}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return the pods as the API server has them, for the run's record; empty on a target without API server."""
+        """Return the Pod objects as the API server has them, for the run's record; empty on a target without an API server."""
         return self.routing.deployed()
 
     def unapplied(self) -> Sequence[str]:
-        """Return the limits of the manifests that could not be applied, each as a text with the reason."""
+        """Return a text with the reason for each limit of the manifests that could not be applied."""
         return self.kubelet.groups.unapplied()
 
     def log_tail(self) -> str:
-        """Return the last lines of the containers' error output, and which containers ran out of memory."""
+        """Return the last lines of each container's error output, and messages about containers that ran out of memory."""
         runners = ((f"{runner.pod.name}/{runner.container.name}", runner) for runner in self._list_runners())
         tails = [(name, runner.process.tail(output_too=False)) for name, runner in runners]
         return "\n".join(f"--- {name}\n{text}" for name, text in [*self.kubelet.groups.deaths(), *tails] if text)
@@ -445,10 +500,10 @@ class LocalSystem:
         return [runner for role in ("balancer", "proxy", "backend") for runner in self.kubelet.runners(role)]
 
     def wait(self, deadline: float) -> None:
-        """Wait until the system, at the address that clients use, serves a complete page or redirects the request.
+        """Wait until the system serves a complete page, or answers with a redirect, at the address that clients use.
 
         Args:
-            deadline: The end of the wait (monotonic clock).
+            deadline: The end of the wait, by time.monotonic().
 
         Raises:
             MeasuringError: The page is not served by the deadline.
@@ -470,15 +525,18 @@ class LocalSystem:
             time.sleep(0.01)
 
     def entry(self) -> Endpoint:
-        """Return the endpoint (URL and host) where clients reach the system, for the first host that has a route."""
+        """Return the endpoint (URL and host) at which clients reach the first host that has a route."""
         host, tls = next(iter(self._routed.items()))
         return self._make_endpoint((host,), tls)
 
     def _get_control(self, subject: str) -> ControlPlane:
-        """Return the control plane. Raises MeasuringError for a steady system, which has none.
+        """Return the control plane, which exists only if pods and routes may change while the system is up.
 
         Args:
-            subject: What the caller wants to change, for the error: `pods`, `limits`.
+            subject: What the caller wants to change (such as `pods` or `limits`), for the error's text.
+
+        Raises:
+            MeasuringError: There is no control plane.
 
         """
         if self._changes is None:
@@ -487,23 +545,41 @@ class LocalSystem:
         return self._changes
 
     def _list_pods(self, role: Role) -> Sequence[Pod]:
-        """Return a role's pods, terminating ones last."""
+        """Return the pods of a role; terminating pods come last."""
         return self._objects.role(role) if self._changes is None else self._changes.pods(role)
 
     def _find_first(self, role: Role) -> Pod:
-        """Return the first pod of a role. Raises UsageError if there is none."""
+        """Return the first pod of a role.
+
+        Raises:
+            UsageError: The role has no pod.
+
+        """
         pods = self._list_pods(role)
         if not pods:
             raise UsageError(f"role {role}", NO_POD, "name the other role")
         return pods[0]
 
     def _make_endpoint(self, names: tuple[str, ...], tls: Tls) -> Endpoint:
-        """Return the endpoint for requests to these hosts; its URL is that of the first host."""
+        """Return the endpoint for requests to several hosts.
+
+        Args:
+            names: The names of the hosts. The endpoint's URL is that of the first one.
+            tls: The kind of TLS termination of these hosts, such as `none` or `edge`.
+
+        """
 
         def url(by: str | None, host: str) -> str:
-            """Return the URL for a host at the Deployment `by` (None: the first) of the role that clients reach.
+            """Return the URL at which clients reach a host.
 
-            With TLS the URL has the host's name, because the handshake needs the name.
+            With TLS the URL contains the host's name, because the handshake needs the name. Otherwise it contains the
+            IP address.
+
+            Args:
+                by: The name of the Deployment that serves the host, if the routes are divided among several proxies;
+                    else None.
+                host: The name of the host.
+
             """
             port = "http" if tls == "none" else "https"
             address, number = services.address(self._objects, self.net, self._way_in, port, by)
@@ -516,13 +592,13 @@ class LocalSystem:
     def _ask_proxies(
         self, interface: Callable[[ProxySystem], Callable[[Any], Mapping[str, float]] | None]
     ) -> Mapping[str, float]:
-        """Return the numbers that the proxies report through an interface, by name, summed over all proxies.
+        """Ask all proxies for numbers about themselves, and return their sums by name.
 
-        A proxy without the interface, or one that has just ended, adds nothing.
+        A proxy that cannot report such numbers, or that has just ended, adds nothing.
 
         Args:
-            interface: Returns, for a proxy system, the function that asks a process for its numbers; None if the
-                system has no such interface.
+            interface: A function that gets a proxy system. It returns the function that asks a container process of
+                this system for its numbers, or None if the system cannot report such numbers.
 
         """
         totals: Counter[str] = Counter()
@@ -534,7 +610,7 @@ class LocalSystem:
         return totals
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        """Return the answer to a GET on the loopback of the role's first pod.
+        """Send a GET to a port on the loopback of the role's first pod, and return the body of the answer.
 
         Raises:
             OSError: Nothing answers.
@@ -543,10 +619,14 @@ class LocalSystem:
         return ask(self.net[self._find_first(role).name], port, path)
 
     def _locate_service(self, role: Role) -> Endpoint:
-        """Return the endpoint of the Service of a role's first pod, at the port called http or else the first port.
+        """Return the endpoint of the Service in front of a role's pods, for the Service's port `http` or else its first port.
 
-        For the proxy, the endpoint's `way` describes in words the way to the proxy and the settings that the proxy
-        does not accept. For a changing system it also describes how changes arrive otherwise than in a cluster.
+        For every role but the backend, the endpoint's attribute `way` describes in words:
+
+        - what lies between clients and the proxy, such as a NAT;
+        - which settings the proxy does not accept;
+        - how changes of pods and routes reach the proxy here in another way than in a cluster. This part is left out
+          if pods and routes may not change while the system is up.
         """
         objects = self._objects
         if role == "backend" and (running := self._list_pods(role)):

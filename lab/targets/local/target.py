@@ -53,9 +53,10 @@ PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
 
 
 class LocalTarget:
-    """The local target; it works inside the lab's namespaces, which `enter` makes.
+    """The target `local`: a system's programs run as processes on this machine, inside the lab's namespaces.
 
-    The target remembers the CPUs that the lab could use before the lab pinned itself to some of them.
+    `enter` makes the namespaces. The object remembers which CPUs the lab could use at first, because `check` later
+    pins the lab to some of them.
     """
 
     name = "local"
@@ -70,11 +71,14 @@ class LocalTarget:
     # -- methods that a target overrides if it brings up the same processes in another way --
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        """Return the manifests to bring up for a variant on a side (of two systems that are up at once)."""
+        """Return the manifests of a variant, for one side of a pair (two systems that are up at once).
+
+        On this target they are the same for both sides.
+        """
         return variant.manifests
 
     def read(self, manifests: Sequence[Mapping[str, Any]]) -> objects.Objects:
-        """Read manifests into objects.
+        """Parse manifests into the objects from which the lab starts processes.
 
         Raises:
             UsageError: A field is not supported.
@@ -83,30 +87,33 @@ class LocalTarget:
         return objects.read_objects(manifests)
 
     def realise(self, context: Context) -> Realisation:
-        """Return what to start instead of a container's image: command, environment and files (realisation).
+        """Return the command, environment and files to start instead of a container's image.
 
         Raises:
-            UsageError: The image has another version than the program that stands for it here.
+            UsageError: The image has another version than the program that runs instead of it.
 
         """
         return bringup.realise(context)
 
     def order(self, objects: objects.Objects) -> Sequence[Sequence[Pod]]:
-        """Return the pods in stages: a stage is started when the pods of the stages before it are ready."""
+        """Return the pods in stages: a stage is started when all pods of the stages before it are ready.
+
+        On this target there is a single stage.
+        """
         return [objects.pods]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether the proxy in a container keeps the backends that it had at its start."""
+        """Return whether the proxy in a container never gets other backends than those that it had at its start."""
         system = table.find(container.repository)
         return system is None or system.control is None
 
     def renews(self, container: Container) -> bool:
-        """Return whether a reload of the proxy in a container makes new worker processes."""
+        """Return whether a reload of the proxy in a container starts new worker processes."""
         system = table.find(container.repository)
         return system is not None and system.renew is not None
 
     def program_versions(self) -> Mapping[str, str]:
-        """Return the versions of those programs on PATH that stand for images."""
+        """Return program → version for those programs on PATH that run instead of images."""
         return table.program_versions()
 
     def routes(
@@ -127,8 +134,8 @@ class LocalTarget:
             net: The network of the system.
             kubelet: The kubelet with the system's pods.
             log: The log for events.
-            changing: Whether pods and routes may change.
-            side: The side of the system.
+            changing: Whether pods and routes may change while the system is up.
+            side: The side of the pair that the system is on, `left` or `right`.
 
         """
         return FileRouting(objects, net.addresses, self.cpus(), log, changing=changing)
@@ -136,9 +143,9 @@ class LocalTarget:
     # -- methods of `lab.targets.base.Target` --
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Run `python -m lab ARGV` in new namespaces and return its exit status.
+        """Run `python -m lab ARGV` inside new namespaces, and return its exit status.
 
-        None means that this process is inside them already.
+        If this process is inside the namespaces already, it is prepared for measurements, and the result is None.
 
         Raises:
             UsageError: A program is missing, or the machine does not allow the namespaces.
@@ -152,10 +159,10 @@ class LocalTarget:
         return None
 
     def at(self, context: str | None) -> Self:
-        """Return this target; other targets return the one for a kubeconfig context.
+        """Return this target, because it has no cluster and so takes no kubeconfig context.
 
         Raises:
-            UsageError: A kubeconfig context is named, although the target has no cluster.
+            UsageError: The context is not None.
 
         """
         if context is not None:
@@ -164,7 +171,7 @@ class LocalTarget:
         return self
 
     def check(self) -> None:
-        """Check the prerequisites, pin the lab to its CPUs, and remove what ended lab processes left behind.
+        """Check the prerequisites, pin the lab to its CPUs, and remove what ended labs have left on this machine.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -180,7 +187,7 @@ class LocalTarget:
         disk.sweep()
 
     def facts(self) -> Mapping[str, str]:
-        """Return facts of the run: versions, limits, and the CPUs of each role."""
+        """Return the facts that describe this target in a run's record, by name: versions, limits, and the CPUs of each role."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         return {
             "target": "local: directive-equivalent, not the controller (no Lua, no API server)",
@@ -197,9 +204,9 @@ class LocalTarget:
         }
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return the fact `proxies`: the programs, with versions, that the variants run and the machine lacks.
+        """Return the fact `proxies`: the names and versions of programs that the variants run and that the lab has fetched.
 
-        The result is empty if there are no such programs.
+        The result is empty if the variants run only programs that are installed on this machine.
         """
         programs = set[str]().union(
             *(bringup.list_programs(self.read(item.manifests), self.cpus(), self.realise) for item in variants)
@@ -207,31 +214,34 @@ class LocalTarget:
         return {"proxies": ", ".join(sorted(programs))} if programs else {}
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return a generator as it is installed on this machine, built before if it is the lab's own; None without it."""
+        """Return the program (path and version) of a load generator on this machine; None if it is not installed.
+
+        A generator that is part of the lab is built first.
+        """
         if generator.own:
             programs.provide_own_program(generator.binary)
         return find(generator)
 
     def close(self) -> None:
-        """Do nothing: what a variant took is given back when it goes down."""
+        """Do nothing: the target itself holds nothing, and each system removes what it used when it goes down."""
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """Return the CPUs that each role is pinned to."""
+        """Return the numbers of the CPUs to which each role is pinned."""
         return cpus.split(self._cpus)
 
     def generator_cpus(self) -> int:
-        """Return the number of CPUs that a generator may use."""
+        """Return the number of CPUs that a load generator may use."""
         return len(self.cpus()["generator"])
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Check that this target can run a variant and serve the points, without starting anything.
+        """Check that this target can run a variant and serve the load points, without starting anything.
 
         Returns:
-            Name of the point → the endpoint that its load will go to.
+            Name of the load point → the endpoint that its load will go to.
 
         Raises:
-            UsageError: The manifests or a point contain something that cannot be honoured here; a NotMeasurableError
-                if only this target or machine cannot measure it.
+            UsageError: The manifests or a point contain something that this target does not support. It is a
+                NotMeasurableError if only this target or machine cannot measure the variant.
 
         """
         variant.refuse_on(self.name)
@@ -254,11 +264,14 @@ class LocalTarget:
         return {point.name: hosts.expect_endpoint(routed, proxied, point, routers) for point in points}
 
     def makes_new_workers(self, variant: Variant) -> bool:
-        """Return whether a reload makes new workers of the variant's proxy; True if it has no proxy."""
+        """Return whether a reload of the variant's proxy starts new worker processes; True if there is no proxy."""
         return all(self.renews(pod.containers[0]) for pod in self.read(variant.manifests).role("proxy"))
 
     def unpaired(self, variant: Variant) -> str:
-        """Return why a variant cannot be measured in pairs (two at once): always empty, since here every one can."""
+        """Return an empty text, because here any two variants can be up at once (as a pair).
+
+        On other targets the text is the reason why a variant cannot.
+        """
         return ""
 
     @contextmanager
@@ -273,10 +286,10 @@ class LocalTarget:
 
         Args:
             variant: The variant.
-            changing: Whether pods and routes may come and go.
-            side: The side of the system if two systems are up at once.
-            meanwhile: Called once, when the proxy has been started and before it is ready. An error of this function
-                ends the bring-up.
+            changing: Whether pods and routes may change while the system is up.
+            side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
+            meanwhile: A function that is called once, after the proxy was started and before the wait for its
+                readiness. An error in the function ends the bring-up.
 
         Raises:
             MeasuringError: The variant does not come up.
@@ -336,13 +349,15 @@ class LocalTarget:
 
 @contextmanager
 def explained(routing: Routes) -> Iterator[None]:
-    """Add what a system's controllers report to a MeasuringError of the block, in which the system comes up.
+    """Raise a MeasuringError of the block with the complaints of the system's controllers added.
+
+    The block waits for a system to come up.
 
     Args:
-        routing: The component that passes routes to the proxies and knows what the controllers report.
+        routing: The component that passes routes to the proxies and knows what the controllers complain about.
 
     Raises:
-        MeasuringError: The error of the block, with these reports.
+        MeasuringError: The error of the block, with the complaints.
 
     """
     try:
@@ -352,16 +367,16 @@ def explained(routing: Routes) -> Iterator[None]:
 
 
 def check_points(objects: objects.Objects, points: Iterable[LoadPoint], fixed: Callable[[Container], bool]) -> None:
-    """Refuse load points whose disruption cannot be made on this target.
+    """Refuse load points with a disruption (such as a deleted pod) that this target cannot make.
 
     Args:
         objects: The objects of the variant.
         points: The load points.
-        fixed: Returns whether a proxy keeps the backends that it had at its start.
+        fixed: The function that returns whether a proxy always uses the backends that it had at its start.
 
     Raises:
         NotMeasurableError: A load balancer is in front of the proxy. Or the disruption limits CPU, and no cgroup for
-            CPU can be made here. Or it changes the backends, and the proxy would not notice.
+            CPU can be made here. Or the disruption changes the backends, and the proxy would not notice.
 
     """
     containers = [container for pod in objects.role("proxy") for container in pod.containers]
@@ -386,12 +401,12 @@ def check_points(objects: objects.Objects, points: Iterable[LoadPoint], fixed: C
 
 
 def vet_limits(objects: objects.Objects) -> None:
-    """Refuse CPU and memory limits that would not hold, because every sample would then measure something else.
+    """Refuse a variant whose CPU and memory limits cannot be applied on this machine.
 
-    Each combination of limits is tried once.
+    Without the limits, every sample would measure something else. Each combination of limits is tried once.
 
     Raises:
-        NotMeasurableError: A limit does not hold here.
+        NotMeasurableError: A limit cannot be applied.
 
     """
     containers = [container for pod in objects.pods for container in pod.containers if container.limits]
@@ -402,11 +417,11 @@ def vet_limits(objects: objects.Objects) -> None:
 
 
 def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
-    """Return what a disruption needs of the target.
+    """Return what a target must be able to do so that a disruption can be made.
 
     Returns:
-        The role whose CPU the disruption limits, or None if it limits no CPU; and whether the disruption changes
-        which backend pods are ready. (A pod that is stopped misses its readiness probe, too.)
+        The role whose CPU the disruption limits, or None if it limits no CPU. And whether the disruption changes which
+        backend pods are ready (even a pod that is only stopped, because its readiness probe then fails).
 
     """
     match disturbance:
@@ -423,17 +438,17 @@ def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
 
 
 def vet_generations(objects: objects.Objects, points: Sequence[LoadPoint], renews: Callable[[Container], bool]) -> None:
-    """Refuse load points with several generations of workers if no reload of the proxy makes new workers.
+    """Refuse load points with several worker generations if no reload of the proxy starts new worker processes.
 
-    A generation is the worker processes between two reloads.
+    A worker generation is the worker processes between two reloads.
 
     Args:
         objects: The objects of the variant.
         points: The load points.
-        renews: Returns whether a reload of the proxy in a container makes new workers.
+        renews: The function that returns whether a reload of the proxy in a container starts new workers.
 
     Raises:
-        NotMeasurableError: There is such a point, and the proxy makes no new workers.
+        NotMeasurableError: There is such a load point, and the proxy's reloads start no new workers.
 
     """
     if any(point.generations > 1 for point in points):

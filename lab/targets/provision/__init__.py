@@ -18,39 +18,39 @@ from lab.base.quantities import whole_number_in
 
 
 class Provider(Protocol):
-    """A way to get a cluster and to remove it again, behind `just up NAME` and `just down NAME`.
+    """A way to get a cluster and to remove it again; it implements `just up NAME` and `just down NAME`.
 
-    `up` may be called for a cluster that exists, and `down` when there is none. Both write progress to a console on
-    stderr, and raise LabError when they fail.
+    Calling `up` for a cluster that exists is no error, nor is calling `down` when there is none. Both write their
+    progress to a console on stderr, and raise LabError when they fail.
     """
 
     ABOUT: str
     """The line for --help."""
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just up` to the parser."""
+        """Add the options of `just up NAME` to the parser of this verb."""
         ...
 
     def down_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just down` to the parser."""
+        """Add the options of `just down NAME` to the parser of this verb."""
         ...
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Make or prepare the cluster."""
+        """Create the cluster, or prepare an existing one for measurements."""
         ...
 
     def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove what `up` made."""
+        """Remove everything that `up` created."""
         ...
 
 
 class KindProvider:
-    """The way to get a kind cluster on this machine."""
+    """The provider of a kind cluster (Kubernetes in containers) on this machine."""
 
     ABOUT: str = "a cluster of containers on this machine, made by kind; needs Docker and about 6 GB"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just up kind` to the parser."""
+        """Add the option of `just up kind`, --workers, to the parser."""
         help_text = (
             "number of worker nodes, 0 to 8: the load generator gets the first one, and with two or more each role has"
             " its own (default: 0, everything on one node)"
@@ -61,7 +61,7 @@ class KindProvider:
         """Add nothing, because `just down kind` has no options."""
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Make the kind cluster with the number of worker nodes in the options."""
+        """Create the kind cluster with as many worker nodes as the option --workers requests, or check the existing cluster."""
         from lab.targets.cluster import kind
 
         kind.up(options.workers, talk)
@@ -74,12 +74,12 @@ class KindProvider:
 
 
 class RemoteProvider:
-    """The way to use an existing cluster."""
+    """The provider that prepares an existing cluster of the user for measurements."""
 
     ABOUT: str = "your own cluster, named by its kubeconfig context (the current context is never used)"
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just up remote` and `just down remote` to the parser."""
+        """Add the option --context, which `just up remote` and `just down remote` share, to the parser."""
         verb.add_argument(
             "--context",
             metavar="NAME",
@@ -89,26 +89,26 @@ class RemoteProvider:
     down_arguments = up_arguments
 
     def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Prepare the existing cluster at the named context for the lab."""
+        """Prepare the cluster at the kubeconfig context that --context names for measurements."""
         from lab.targets.provision import remote
 
         remote.up(options.context, talk)
 
     def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove what the lab put into the cluster at the named context; the cluster itself stays."""
+        """Remove what the lab has put into the cluster that --context names; the cluster itself stays."""
         from lab.targets.provision import remote
 
         remote.down(options.context, talk)
 
 
 class ScriptProvider:
-    """A way to get a cluster from a cloud by a bash script in this folder.
+    """The provider of a cluster in a cloud, which a bash script in this folder creates and removes.
 
-    The methods `up` and `down` replace this process by the script, so they do not return.
+    The methods `up` and `down` replace this process by the script (execv), so they do not return.
     """
 
     def __init__(self, name: str, description: str) -> None:
-        """Describe the script.
+        """Store the script's name and description.
 
         Args:
             name: The file name of the script.
@@ -118,7 +118,7 @@ class ScriptProvider:
         self.name, self.ABOUT = name, description
 
     def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just up` and `just down` to the parser."""
+        """Add the option --yes, which `just up NAME` and `just down NAME` share, to the parser."""
         help_text = "do not ask before the cloud's command runs, which costs money; for scripts"
         verb.add_argument("--yes", action="store_true", help=help_text)
 

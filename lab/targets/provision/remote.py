@@ -22,16 +22,17 @@ from lab.targets.cluster.target import CLIENT_DEADLINE_S
 
 
 def up(context: str | None, talk: Console) -> None:
-    """Prepare an existing cluster: make the load generator's namespace and pod, and the kinds that Kubernetes lacks.
+    """Prepare an existing cluster for measurements; a cluster that is prepared already is no error.
 
-    It may be called again for a cluster that is already prepared.
+    The load generator's namespace and pod are created. If the user may add kinds, the kinds that some variants need
+    and Kubernetes lacks (such as Route) are added.
 
     Args:
-        context: The context in the kubeconfig; None is refused.
+        context: The name of the kubeconfig context; None is refused.
         talk: The console for progress.
 
     Raises:
-        UsageError: No context is named, or a right is missing that every run needs.
+        UsageError: No context is named, or the user lacks a right that every run needs.
 
     """
     with step(talk, "reachable") as remarks:
@@ -65,14 +66,14 @@ def up(context: str | None, talk: Console) -> None:
 
 
 def down(context: str | None, talk: Console) -> None:
-    """Remove everything in the cluster that carries the lab's label.
+    """Remove everything in the cluster that has the lab's label.
 
     Args:
-        context: The context in the kubeconfig; None is refused.
+        context: The name of the kubeconfig context; None is refused.
         talk: The console for progress.
 
     Raises:
-        LabError: No context is named, or a lab is measuring there.
+        LabError: No context is named, or a lab is measuring on the cluster now.
 
     """
     api = _connect(context)
@@ -88,17 +89,19 @@ def down(context: str | None, talk: Console) -> None:
 
 
 def _take_lease(api: Api, run: str, leaving: ExitStack) -> None:
-    """Take the cluster's lease, which keeps other labs away, and release it when the stack `leaving` is closed."""
+    """Take the cluster's lease, which keeps other labs away; it is released when the stack `leaving` is closed."""
     lease = Lease(api, format_holder(run))
     lease.acquire()
     leaving.callback(lease.release)
 
 
 def _connect(context: str | None) -> Api:
-    """Return the API server at a kubeconfig context.
+    """Return the client for the API server at a kubeconfig context.
+
+    The context must be named. The kubeconfig's current context is never used, because it may be a production cluster.
 
     Raises:
-        UsageError: The context is None: the current context is never used, because it may be anybody's production.
+        UsageError: The context is None.
 
     """
     if context is None:

@@ -26,14 +26,18 @@ READERS: Mapping[str, Reader] = {
 
 
 def read_variant(system: System, variant: Variant, target: str) -> list[Reading]:
-    """Read a variant's settings from the running system, and the defaults of the stand-ins for its images.
+    """Read a variant's settings back from the running system, and compare them with what the variant should have set.
 
-    A stand-in is a program that runs where an image could not be had. It must have the image's defaults.
+    A stand-in (a program that runs instead of an image that could not be had) must have the image's defaults. So these
+    defaults are read back, too.
 
     Args:
         system: The running system.
         variant: The variant.
         target: The name of the target; it decides which images have stand-ins.
+
+    Returns:
+        One reading (a check with the observed value, and whether it is ok) per check; those of stand-ins come first.
 
     """
     return read_back(system, [*list_checks(variant.manifests, target), *variant.readback])
@@ -42,10 +46,10 @@ def read_variant(system: System, variant: Variant, target: str) -> list[Reading]
 def read_back(system: System, checks: Sequence[Check]) -> list[Reading]:
     """Read the setting of each check from the running system, and return one reading per check, in the same order.
 
-    A fault of the system makes a reading that is not ok.
+    If a setting cannot be read because of the system, its reading is not ok.
 
     Raises:
-        StoreError: This machine lacks what a query takes (space, descriptors, memory), so the knob is not to blame.
+        StoreError: A setting cannot be read because of this machine: it lacks disk space, file descriptors or memory.
 
     """
     readings = []

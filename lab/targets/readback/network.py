@@ -128,9 +128,9 @@ def _read_sysctl(system: System, check: Check) -> Reading:
 
 
 def _read_backlog(system: System, check: Check) -> Reading:
-    """Compare the check's value with the backlog of the sockets that listen on the check's port.
+    """Compare the check's value with the accept backlog of the sockets that listen on the check's port.
 
-    `ss` prints state, receive queue, send queue (the backlog of a listening socket), local address, peer.
+    The backlog is the third column (send queue) of what `ss` prints for a listening socket.
     """
     port = require_key(check, "port")
     rows = [line.split() for line in run_in_container(system, check, ["ss", "-lntH"]).splitlines()]
@@ -156,7 +156,7 @@ def _read_rps(system: System, check: Check) -> Reading:
 
 
 def format_mask(mask: str) -> str:
-    """Turn a CPU mask as the kernel prints it (hexadecimal) into a list of CPUs; `none` if the mask has no CPU.
+    """Convert a CPU mask as the kernel prints it (hexadecimal) to a list of CPU numbers; `none` if the mask is empty.
 
     >>> format_mask("00000001,00000003")
     '0,1,32'
@@ -181,7 +181,7 @@ def _read_ports(system: System, check: Check) -> Reading:
 
 
 def _list_outgoing_ports(system: System, check: Check) -> set[int]:
-    """Return the local ports of the pod's outgoing connections while a large page is being sent."""
+    """Fetch a large page through the system, and return the local ports of the pod's outgoing connections meanwhile."""
 
     def fetch() -> None:
         with suppress(OSError):  # the canary detects a proxy that does not answer
@@ -195,9 +195,13 @@ def _list_outgoing_ports(system: System, check: Check) -> set[int]:
 
 
 def parse_outgoing_ports(text: str) -> set[int]:
-    """Return the local ports of outgoing connections to other pods from the output of `ss -tanH`.
+    """Return the local ports of the connections that a pod has opened to other pods.
 
-    Accepted connections and those over the loopback are left out.
+    Connections that the pod has accepted, and those over the loopback, are left out.
+
+    Args:
+        text: The output of `ss -tanH` in the pod.
+
     """
     rows = [line.split() for line in text.splitlines()]
     ends = [(row[0], *(end.rpartition(":") for end in row[3:5])) for row in rows if len(row) >= 5]
@@ -230,8 +234,8 @@ def _read_node(system: System, check: Check) -> Reading:
 def _count_routes(system: System, check: Check) -> Reading:
     """Compare the check's value with the number of hosts for which a request is answered with status 200.
 
-    A host without a route is requested, too. If that request is answered with 200, the number means nothing, and the
-    reading is not ok.
+    A host without a route is requested, too. If even this request is answered with 200, the reading is not ok, because
+    the proxy then answers for any host.
     """
     entry = _find_entry(system)
     reading = compare_value(check, str(sum(_request(system, entry, host).status == 200 for host in entry.hosts)))
@@ -244,7 +248,10 @@ def _count_routes(system: System, check: Check) -> Reading:
 
 
 def _read_termination(system: System, check: Check) -> Reading:
-    """Compare the check's value with where TLS ends (such as `edge`) for every host; different results are listed."""
+    """Compare the check's value with the kind of TLS termination (such as `edge`) that a request to each host shows.
+
+    If the hosts differ, the observed value lists all kinds.
+    """
     entry = _find_entry(system)
     done = system.exec("backend", ["cat", CERTIFICATE])
     backend_subject = certificates.subject(done.stdout) if done.returncode == 0 else None
@@ -257,12 +264,13 @@ def _read_termination(system: System, check: Check) -> Reading:
 
 
 def _count_shards(system: System, check: Check) -> Reading:
-    """Compare the check's value with the number of proxies that share the routes; 1 means that one has all routes.
+    """Compare the check's value with the number of proxies among which the routes are divided (shards).
 
-    Each proxy must answer for its first and its last host, but not for the first and last host of another proxy.
+    The number 1 means that one proxy has all routes. The first and the last host of every proxy are requested from
+    each proxy: it must answer for its own hosts and for no others.
 
     Raises:
-        UnreadableError: A proxy answers for a host of another, or does not answer for its own.
+        UnreadableError: A proxy answers for a host of another proxy, or does not answer for its own.
 
     """
     entry = _find_entry(system)
@@ -276,15 +284,16 @@ def _count_shards(system: System, check: Check) -> Reading:
 
 
 def _classify_termination(host: str, answer: Response, backend_subject: str | None) -> str:
-    """Return where TLS ends for a host, by the certificate that the client sees and the scheme at the backend.
+    """Return where TLS ends for a host, from the certificate that the client got and the scheme at the backend.
 
     Args:
-        host: The host, for the error.
-        answer: The response to a request for the host; its header X-Lab-Scheme is the scheme at the backend.
+        host: The host, for the error's text.
+        answer: The response to a request for the host. Its header X-Lab-Scheme is the scheme at the backend.
         backend_subject: The common name of the backend's certificate; None if the backend serves no TLS.
 
     Returns:
-        `none`, `edge`, `reencrypt` or `passthrough`; a description in words for a combination that none of these has.
+        `none`, `edge` (at the proxy), `reencrypt` (at the proxy, with new TLS to the backend) or `passthrough` (at the
+        backend). For any other combination, a description in words.
 
     Raises:
         UnreadableError: The status is not 200, or the scheme at the backend is unknown.
@@ -301,7 +310,7 @@ def _classify_termination(host: str, answer: Response, backend_subject: str | No
 
 
 def _find_entry(system: System) -> Endpoint:
-    """Return the endpoint that covers all routes of a system.
+    """Return the endpoint of the system that covers the hosts of all its routes.
 
     Raises:
         UnreadableError: The system has no such endpoint, for example because its routes differ in TLS.
@@ -314,14 +323,15 @@ def _find_entry(system: System) -> Endpoint:
 
 
 def _request(system: System, entry: Endpoint, host: str) -> Response:
-    """Request PAGE for a host over a new connection, from the proxy that serves the host."""
+    """Fetch the test page (PAGE) of a host from the proxy that serves the host, and return the response."""
     return system.fetch(entry.at(host), PAGE, TIMEOUT_S)
 
 
 def _read_tls(system: System, check: Check) -> Reading:
-    """Compare the check's value with one fact of the TLS handshake, such as `version`, for every host.
+    """Compare the check's value with one fact of the TLS handshake for each host of the system.
 
-    The check's `name` selects the fact. Different results are all listed; a connection without TLS counts as `absent`.
+    The check's `name` selects the fact, such as `version`. If the hosts differ, the observed value lists all results.
+    A connection without TLS counts as `absent`.
     """
     entry, name = _find_entry(system), require_key(check, "name")
     return compare_value(
@@ -330,9 +340,10 @@ def _read_tls(system: System, check: Check) -> Reading:
 
 
 def _read_echo(system: System, check: Check) -> Reading:
-    """Compare the check's value with a request header as the backend received it.
+    """Send a request, and compare the check's value with one of the request's headers as the backend received it.
 
-    The load balancer's IP address becomes `balancer`. Other addresses that the request did not send become `client`.
+    IP addresses are replaced in the observed value: that of the load balancer by `balancer`, and any other that was
+    not sent in the request by `client`.
     """
     path = f"/echo/{require_key(check, 'name').lower()}"
     headers = dict(line.split(": ", 1) for line in (check.context or "").splitlines())

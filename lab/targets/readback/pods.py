@@ -65,15 +65,16 @@ def _read_pod_field(system: System, check: Check) -> Reading:
 
 
 def look_up(pod: Mapping[str, Any], path: str) -> str:
-    """Return the text of the value at a path in a pod's object; `absent` if a step of the path leads nowhere.
+    """Return the value at a path in a pod's object, as text; `absent` if there is nothing at the path.
 
-    A list of strings is joined by blanks.
+    A list of strings becomes one text with blanks in between.
 
     >>> look_up({"spec": {"containers": [{"name": "proxy", "tty": True}]}}, "spec.containers[proxy].tty")
     'true'
 
     Raises:
-        UnreadableError: The text is no path, or the path leads to no single value.
+        UnreadableError: `path` has another form than a path, or the value there is a mapping or a list of other
+            things.
 
     """
     if not re.fullmatch(rf"(?:{_STEP.pattern})+", path):
@@ -98,9 +99,10 @@ def _count_pods(system: System, check: Check) -> Reading:
 
 
 def _read_budget(system: System, check: Check) -> Reading:
-    """Compare the check's value with a field of the PodDisruptionBudgets over the role's pods.
+    """Compare the check's value with a field of the PodDisruptionBudgets that apply to the role's pods.
 
-    All budgets must agree. The observed value is `absent` without a budget, or without the field.
+    The check's `name` is that of the field. All budgets must have the expected value. If there is no budget, or it
+    lacks the field, the observed value is `absent`.
     """
     name = require_key(check, "name")
     values = [str(budget["spec"].get(name, ABSENT)) for budget in system.budgets(check.role)]
@@ -120,10 +122,11 @@ def _count_processes(system: System, check: Check) -> Reading:
 
 
 def _read_affinity(system: System, check: Check) -> Reading:
-    """Compare the check's value with the CPUs that each matching process may use, such as `0, 1, 0-1`.
+    """Compare the check's value with the CPUs that each of the check's processes may use, such as `0, 1, 0-1`.
 
-    Equal lists of several processes are repeated. The value `own` requires that every process has exactly one CPU, and
-    that the CPUs in use have equally many processes, give or take one.
+    Every process has one entry, even if several processes have equal lists. The check's value may instead be `own`.
+    Then every process must be bound to a single CPU, and the numbers of processes per used CPU may differ by one at
+    most.
     """
     lists: list[str] = []
     for process in list_matching_processes(system, check):
@@ -141,10 +144,12 @@ def _read_affinity(system: System, check: Check) -> Reading:
 
 
 def _read_environment(system: System, check: Check) -> Reading:
-    """Compare the check's value with an environment variable of the container's main process.
+    """Compare the check's value with an environment variable of the container's main process (PID 1).
+
+    The check's `name` is that of the variable.
 
     Raises:
-        UnreadableError: The program has overwritten its environment, as some do to show a title.
+        UnreadableError: The program has overwritten its environment, as some programs do to change their title.
 
     """
     items = [item for item in run_in_container(system, check, ["cat", "/proc/1/environ"]).split("\0") if item]
@@ -155,17 +160,18 @@ def _read_environment(system: System, check: Check) -> Reading:
 
 
 def _read_arguments(system: System, check: Check) -> list[str]:
-    """Return the command line of the container's main process, without empty arguments."""
+    """Return the command line of the container's main process (PID 1), without empty arguments."""
     return [
         argument for argument in run_in_container(system, check, ["cat", "/proc/1/cmdline"]).split("\0") if argument
     ]
 
 
 def _read_argument(system: System, check: Check) -> Reading:
-    """Compare the check's value with that of an option (`--name=value` or `--name value`) of the main process.
+    """Compare the check's value with the value of a command-line option of the container's main process.
 
-    If the option occurs several times, the last value counts. If both forms occur, those of the form `--name=value` are
-    ignored.
+    The check's `name` is the option, such as `--name`. Both forms are understood: `--name=value` and `--name value`.
+    If the option occurs several times in one form, the last value counts. If both forms occur, the form `--name value`
+    counts.
     """
     name, arguments = require_key(check, "name"), _read_arguments(system, check)
     values = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{name}=")]

@@ -49,9 +49,10 @@ START_S = 30.0
 
 
 class ControlPlane:
-    """The control plane of one system whose pods may come and go.
+    """The local target's substitute for a Kubernetes control plane, for one system whose pods may come and go.
 
-    `adopt` is called once everything is up, and `stop` before the kubelet is stopped.
+    It creates, replaces and deletes pods, and publishes endpoints. Call `adopt` once the whole system is up, and
+    `stop` before the kubelet is stopped.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ControlPlane:
         log: EventLog,
         job: Callable[[Pod], MakeContainer],
     ) -> None:
-        """Prepare the control plane.
+        """Prepare the control plane; it does nothing before `adopt`.
 
         Args:
             objects: The objects of the variant.
@@ -71,8 +72,8 @@ class ControlPlane:
             kubelet: The kubelet with the system's pods.
             routing: The component that passes endpoints to the proxies.
             log: The log for events.
-            job: Prepares a new pod, whose network namespace exists, and returns the function that makes the
-                processes of the pod's containers.
+            job: A function that prepares a new pod, whose network namespace exists already. It returns the function
+                that makes the processes of the pod's containers.
 
         """
         self._objects, self._net, self._kubelet, self._routing = objects, net, kubelet, routing
@@ -96,7 +97,7 @@ class ControlPlane:
         """A function that is called when a pod's containers have ended, before its network is removed."""
 
     def adopt(self) -> None:
-        """Take over the pods that have come up.
+        """Take over the pods that are up, and from now on react to every change of their readiness.
 
         Raises:
             MeasuringError: The network cannot be changed.
@@ -114,7 +115,7 @@ class ControlPlane:
             self.look()
 
     def stop(self) -> None:
-        """End everything at once, including pods that are just being started or ended."""
+        """End all pods at once, including pods that another thread is just starting or ending."""
         self._closing.set()
         self._kubelet.stop()
         for thread in list(self._threads):
@@ -122,23 +123,26 @@ class ControlPlane:
         self._kubelet.stop()  # pods that one of these threads was just starting
 
     def check(self) -> None:
-        """Raise the first fault that occurred when a pod started or ended, or when the node's NAT was changed.
+        """Raise an error if something has failed in a thread: the start or end of a pod, or a change of the node's NAT.
 
         Raises:
-            MeasuringError: There is such a fault.
+            MeasuringError: The first such fault.
 
         """
         for fault in self._faults:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
 
     def pods(self, role: Role) -> list[Pod]:
-        """Return the pods of a role that run, terminating ones last."""
+        """Return those pods of a role whose containers were started; terminating pods come last."""
         with self._lock:
             running = [life for life in self._lives if life.pod.role == role and life.runners]
             return [life.pod for life in sorted(running, key=lambda life: life.terminating)]
 
     def look(self) -> None:
-        """Announce changed readiness of pods, then update replicas, endpoints and the proxies' configuration."""
+        """Record pods whose readiness has changed, then bring replicas and endpoints up to date.
+
+        The kubelet calls this whenever a container's readiness has changed.
+        """
         with self._lock:
             for life in self._lives:
                 if (ready := life.ready) != life.told_ready:
@@ -148,10 +152,15 @@ class ControlPlane:
             self._settle()
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod by deletion, eviction or crash, and return when the request was made.
+        """End the first running pod of a role in one of three ways, without waiting for its end.
+
+        Args:
+            role: The role, such as `proxy`.
+            how: `delete` deletes the pod, `evict` requests its eviction (as a drain does), and `crash` sends SIGKILL
+                to the main process of the pod's first container.
 
         Returns:
-            False if a PodDisruptionBudget refuses an eviction, True otherwise.
+            False if a PodDisruptionBudget forbids the eviction, else True.
 
         Raises:
             MeasuringError: No pod of the role runs.
@@ -173,7 +182,7 @@ class ControlPlane:
             return True
 
     def scale(self, role: Role, replicas: int) -> None:
-        """Set the number of replicas of the role's Deployment.
+        """Set the number of replicas of the Deployment that makes a role's pods.
 
         Raises:
             MeasuringError: The number is negative, or the role has no Deployment.
@@ -186,7 +195,9 @@ class ControlPlane:
             self._settle()
 
     def roll(self, role: Role) -> None:
-        """Replace all pods of the role's Deployment by its strategy, as a changed template would.
+        """Replace all pods of a role by new ones, in the way that the strategy of their Deployment prescribes.
+
+        This is what a cluster does after a change of the Deployment's pod template.
 
         Raises:
             MeasuringError: The role has no Deployment.
@@ -197,14 +208,14 @@ class ControlPlane:
             self._settle()
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop all processes of the role's first pod (`frozen`), or let all processes of the role continue.
+        """Stop all processes of the role's first pod, or let the processes of all the role's pods continue.
 
         Args:
-            role: The role.
-            frozen: True sends SIGSTOP, False SIGCONT.
+            role: The role, such as `proxy`.
+            frozen: True sends SIGSTOP to the first pod; False sends SIGCONT to all pods of the role.
 
         Raises:
-            MeasuringError: No pod of the role runs that could be frozen.
+            MeasuringError: `frozen` is True and no pod of the role runs.
 
         """
         with self._lock:
@@ -215,11 +226,11 @@ class ControlPlane:
                     os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
-        """Set another CPU limit for the first container of each of the role's pods.
+        """Change the CPU limit of the first container in each of the role's pods.
 
         Args:
-            role: The role.
-            cpu: The limit as a manifest writes it. None restores the manifest's limit.
+            role: The role, such as `proxy`.
+            cpu: The limit as a manifest writes it, such as `20m`. None restores the limit that the manifest sets.
 
         Raises:
             MeasuringError: No pod of the role runs, or the limit cannot be applied.
@@ -234,9 +245,10 @@ class ControlPlane:
     # -- the methods from here on expect that the lock is held, except those that run in separate threads --
 
     def _settle(self) -> None:
-        """Create and delete pods until each Deployment has the pods it wants, and publish the endpoints.
+        """Create and delete pods until each Deployment has the pods that it should have, and publish the endpoints.
 
-        Then begin to end the pods that were deleted, and to start the pods whose ports are free.
+        Then begin to end the deleted pods, and begin to start those new pods whose host ports are free. Both happen in
+        threads.
         """
         if self._closing.is_set():
             return
@@ -280,14 +292,20 @@ class ControlPlane:
             self._record_event("Gone", life.pod)
 
     def _start(self, life: RunningPod) -> None:
-        """Start a pod: the body of a thread."""
+        """Connect a new pod to the network and start its containers; this is the body of a thread."""
         with self._keep_fault():
             self._connect(life.pod)
             self._kubelet.begin(life, self._job(life.pod), time.monotonic() + START_S)
             self.look()
 
     def _connect(self, pod: Pod) -> None:
-        """Make a pod's network namespace and the links to it. Raises CalledProcessError, OSError."""
+        """Create a pod's network namespace and its links; a pod on the host network takes over an earlier pod's namespace.
+
+        Raises:
+            CalledProcessError: `ip` fails.
+            OSError: A sysctl cannot be written, or `ip` cannot be started.
+
+        """
         with self._wiring:
             if pod.host_network:
                 self._net.borrow(pod.name, next(former.name for former in self.ever if former.role == pod.role))
@@ -301,7 +319,7 @@ class ControlPlane:
                 services.join(self._net, pod)
 
     def _end(self, life: RunningPod) -> None:
-        """End a pod: the body of a thread."""
+        """End a pod's containers, then remove the pod, its folder and its network namespace; this is the body of a thread."""
         self._routing.leave(life.pod)
         self._closing.wait(KUBELET_S)
         self._kubelet.end(life)
@@ -316,7 +334,7 @@ class ControlPlane:
                 self._net.drop(life.pod.name)
 
     def _publish_endpoints(self) -> None:
-        """Pass the current endpoints to the NAT, the proxies' configuration and the log."""
+        """Pass the endpoints (the ready pods) on to the node's NAT, to the proxies and to the event log, if they have changed."""
         if (targets := self._list_nat_targets()) != self._nat_targets:
             with self._keep_fault():
                 services.follow(self._net, self._objects, targets)
@@ -330,10 +348,10 @@ class ControlPlane:
             self._routing.changed(ready, {pod.name: self._net[pod.name].address for pod in ready})
 
     def _list_nat_targets(self) -> tuple[Pod, ...]:
-        """Return the pods to which the node's NAT sends new connections.
+        """Return the pods to which the node's NAT is to send new connections.
 
-        A Service sends them to its ready pods that do not terminate; if it has no such pod, to terminating pods that
-        are still ready. A hostPort leads to its pod as long as the pod runs, ready or not.
+        They are the ready pods of each Service that do not terminate. If a Service has no such pod, its terminating
+        pods that are still ready take their place. A pod with a hostPort is included as long as it runs, ready or not.
         """
         targets: list[Pod] = []
         for service in services.list_balancers(self._objects):
@@ -356,14 +374,24 @@ class ControlPlane:
         return budget.refusal(life.told_ready, healthy, sum(self._replicas[name] for name in guarded))
 
     def _find_first(self, role: Role) -> RunningPod:
-        """Return the first pod of a role that runs and does not terminate. Raises MeasuringError if there is none."""
+        """Return the first pod of a role that runs and does not terminate.
+
+        Raises:
+            MeasuringError: There is no such pod.
+
+        """
         running = (life for life in self._lives if life.pod.role == role and life.runners and not life.terminating)
         if (first := next(running, None)) is None:
             raise MeasuringError(f"role {role}", "no pod of it runs", "choose a variant that has one, or a later time")
         return first
 
     def _find_deployment(self, role: Role) -> Deployment:
-        """Return the Deployment of a role. Raises MeasuringError if there is none."""
+        """Return the Deployment that makes a role's pods.
+
+        Raises:
+            MeasuringError: The role has no Deployment.
+
+        """
         deployments = (deployment for deployment in self._objects.deployments if deployment.template.role == role)
         if (first := next(deployments, None)) is None:
             raise MeasuringError(f"role {role}", "this variant has no Deployment of it", "name the other role")
@@ -374,9 +402,9 @@ class ControlPlane:
 
     @contextmanager
     def _keep_fault(self) -> Iterator[None]:
-        """Keep an error of the block, so that the control plane's `check` raises it later.
+        """Catch an error of the block and store it, so that `check` raises it later.
 
-        The error is dropped if the control plane is being stopped.
+        The block runs in a thread, where an error would reach nobody. Once `stop` was called, errors are dropped.
         """
         try:
             with as_measuring_error():
@@ -392,10 +420,10 @@ class ControlPlane:
 
 
 class LocalRecorder:
-    """The events that are logged while this context manager is open, in the terms of `lab.model.events`.
+    """A context manager that returns the events logged while its block ran, in the terms of `lab.model.events`.
 
-    Events of containers are left out: `ControlPlane` records what a container's readiness means for its pod. Everything
-    runs in one process, so all times are by the lab's clock.
+    Events of single containers are left out, because `ControlPlane` records what they mean for the pod. All times are
+    by the lab's clock, because everything runs on one machine.
     """
 
     def __init__(self, log: EventLog, check: Callable[[], None]) -> None:
@@ -403,7 +431,7 @@ class LocalRecorder:
 
         Args:
             log: The log of events.
-            check: Raises MeasuringError if something that should have happened did not.
+            check: A function that raises MeasuringError if a change of the system has failed in a thread.
 
         """
         self._log, self._check = log, check
@@ -417,15 +445,15 @@ class LocalRecorder:
         self._ends.append(len(self._log.events))
 
     def events(self) -> Sequence[Event]:
-        """Return the events that were logged while the context manager was open.
+        """Return the events that were logged while the block ran, without those of single containers.
 
         Raises:
-            MeasuringError: Something that should have happened did not.
+            MeasuringError: A change of the system has failed in a thread.
 
         """
         self._check()
         return [event for event in self._log.events[slice(*self._ends)] if event.source != CONTAINER]
 
     def notes(self) -> Sequence[str]:
-        """Return notes for the sample; there are none on this target."""
+        """Return an empty list: on this target the record of events has no limits that a reader must know."""
         return []

@@ -36,29 +36,32 @@ ENDED_S = 0.5
 class Routes(Protocol):
     """The component that passes routes and endpoints to a system's proxies.
 
-    Calls come from any thread, `begin` first and `close` last. A method with a body here suits a target on which
-    nothing runs but the proxies.
+    `begin` is called first and `close` last; all methods may be called from any thread. Methods that have a body here
+    suit a target on which only proxies run, without controllers or an API server.
     """
 
     log: EventLog
 
     @property
     def objects(self) -> Objects:
-        """The variant's objects as they are now; new pods are started with them."""
+        """The variant's objects as they are now, including changes since the start; new pods are started with them."""
         ...
 
     @property
     def note(self) -> str:
-        """A note for samples on how changes reach the proxy on this target; empty if they do so as in a cluster."""
+        """A note for the record of samples: how the way of changes to the proxy differs from that in a cluster.
+
+        It is empty if there is no difference.
+        """
         ...
 
     @property
     def said(self) -> str:
-        """The settings that the proxies do not accept, in the proxies' words; empty if they accept all."""
+        """The proxies' messages about settings that they ignore, joined into one text; empty if there are none."""
         return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
-        """Return the error of a system that did not come up, with the reason as far as this component knows it."""
+        """Return the error of a system that did not come up, with the reason added if this component knows one."""
         return fault
 
     def begin(self) -> None:
@@ -70,77 +73,86 @@ class Routes(Protocol):
         """
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """Return what to start a container with, extended by what a cluster adds to its image and manifest."""
+        """Return what a container is to be started with, plus what a cluster would add (such as a service account's token).
+
+        Args:
+            context: The container and its pod.
+            started: The command, environment and files without these additions.
+
+        """
         return started
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Take note of a container that is about to start."""
+        """Take note of a container that is about to start, so that later changes are passed on to it."""
 
     def leave(self, pod: Pod) -> None:
-        """Take note of a pod that was ordered to end."""
+        """Take note that a pod was ordered to end, so that changes are no longer passed on to it."""
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """Take note of the pods that are ready now.
+        """Pass the pods that are ready now on to the proxies.
 
         Args:
             ready: All pods, of any role, that are ready and do not terminate.
-            addresses: Pod → IP address, of these pods at least.
+            addresses: Name of the pod → IP address, for these pods at least.
 
         """
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects; see `lab.model.disturbance.Disturbable.apply`."""
+        """Create or change objects, such as Routes, while the system is up."""
 
     def renew(self) -> None:
-        """Request from every proxy a reload that makes new workers, and return without waiting for the reload.
+        """Request from every proxy a reload that starts new worker processes, without waiting for the reload's end.
 
         Raises:
-            MeasuringError: A proxy has no reload that makes new workers.
+            MeasuringError: A reload of one of the proxies starts no new workers.
 
         """
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the size of the proxies' configuration and the time to load it, each the largest of all proxies.
+        """Return the size of the proxies' configuration and the time to load it.
 
-        The names are `proxy/config_bytes` and `proxy/load_s` (seconds). Unknown values are left out.
+        Returns:
+            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is the largest
+            of all proxies. A value that is unknown is left out.
+
         """
         ...
 
     def apart(self) -> Sequence[int]:
-        """Return the process ids of the control plane, including those in the containers of proxies.
+        """Return the process ids of the control plane, including controllers that run in a proxy's container.
 
-        The resource use of these processes does not count as the proxy's.
+        Their resource use must not be counted as the proxy's.
         """
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return the pods as the API server has them; empty without one (see `lab.model.system.System.deployed`)."""
+        """Return the Pod objects as the API server has them; empty on a target without an API server."""
         return []
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap; see `lab.model.system.System.configmap`."""
+        """Return the data (key → text) of a ConfigMap; empty if there is no such ConfigMap."""
         ...
 
     def check(self) -> None:
-        """Raise the first fault that occurred while changes were passed on to the proxies.
+        """Raise an error if a change could not be passed on to a proxy.
 
         Raises:
-            MeasuringError: A change could not be passed to a proxy.
+            MeasuringError: The first such fault.
 
         """
 
     def stop(self) -> None:
-        """Stop passing changes on to the proxies, before the processes are ended; this may be called again."""
+        """Stop passing changes on to the proxies; call this before the processes are ended. Idempotent."""
 
     def close(self) -> None:
-        """Clean up after the processes have ended; this may be called again."""
+        """Remove what this component has made, after the processes have ended. Idempotent."""
 
 
 class FileRouting(Routes):
     """The component that passes routes and endpoints to proxies that read them from files.
 
-    It follows each proxy from before the proxy's start (`follow`) until the proxy is ordered to end (`leave`); `stop`
-    ends this for all proxies.
+    It writes new files and reloads a proxy after every change. `follow` begins this for one proxy just before the
+    proxy's start, `leave` ends it when the proxy is to end, and `stop` ends it for all proxies.
     """
 
     def __init__(
@@ -151,15 +163,15 @@ class FileRouting(Routes):
         log: EventLog,
         changing: bool = False,
     ) -> None:
-        """Start without proxies.
+        """Start without proxies; `follow` adds them.
 
         Args:
-            initial: The objects at the start.
-            addresses: Pod → IP address.
-            pinned: The CPUs of each role.
+            initial: The objects of the system when it starts.
+            addresses: Name of the pod → IP address.
+            pinned: Role → the CPUs to which it is pinned.
             log: The log for events.
-            changing: Whether routes and pods may change. If not, only the loading time of the first configuration is
-                recorded, so that nothing runs during a measurement.
+            changing: Whether routes and pods may change. If not, each proxy is followed only until its first
+                configuration serves, so that nothing runs during a measurement.
 
         """
         self._objects, self._addresses, self._pinned = initial, dict(addresses), pinned
@@ -181,25 +193,25 @@ class FileRouting(Routes):
 
     @property
     def note(self) -> str:
-        """The note for samples on how changes reach the proxies; empty if routes and pods may not change."""
+        """A note for the record of samples on how changes reach the proxies; empty if routes and pods may not change."""
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         notes = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(notes - {""})) if self._changing else ""
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap by its name alone, as this target has only one namespace."""
+        """Return the data (key → text) of a ConfigMap; the namespace is ignored, because this target has only one."""
         return self._objects.configmaps.get(name, {})
 
     def begin(self) -> None:
-        """Do nothing: the files are written when a proxy starts."""
+        """Do nothing, because the proxies' files are written only when a proxy starts."""
 
     def close(self) -> None:
-        """Do nothing: there is nothing to give back."""
+        """Do nothing, because this component has made nothing that outlives the processes."""
 
     def apart(self) -> Sequence[int]:
-        """Return the ids of those processes in the proxies' containers that do not serve requests.
+        """Return the ids of the processes in the proxies' containers that do not serve requests, such as a controller.
 
-        Only the containers of systems that name the serving program are searched.
+        If a proxy system does not name its serving program, all processes of its containers count as serving.
         """
         pids: list[int] = []
         for follower in self._list_active_followers():
@@ -209,7 +221,7 @@ class FileRouting(Routes):
         return pids
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Follow a proxy's container that is about to start, so that changes reach it."""
+        """Follow a container that is about to start, if its pod is a proxy: changes are passed on to it from now on."""
         container, system = process.container, find(process.container.repository)
         if pod.role != "proxy":
             return
@@ -232,13 +244,13 @@ class FileRouting(Routes):
                 self._followers.append(follower)
 
     def leave(self, pod: Pod) -> None:
-        """Stop following the containers of a pod that was ordered to end."""
+        """Stop passing changes on to the containers of a pod that was ordered to end."""
         for follower in self._followers:
             if follower.pod == pod.name:
                 follower.over.set()
 
     def stop(self) -> None:
-        """Stop following all proxies and wait for the threads; this may be called again."""
+        """Stop passing changes on to all proxies, and wait for the threads that do so. Idempotent."""
         with self._following:
             self._over = True
         for follower in self._followers:
@@ -246,11 +258,11 @@ class FileRouting(Routes):
             follower.join()
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """Pass the ready pods on to the proxies.
+        """Pass the pods that are ready now on to the proxies.
 
         Args:
             ready: All pods, of any role, that are ready and do not terminate.
-            addresses: Pod → IP address, of these pods at least.
+            addresses: Name of the pod → IP address, for these pods at least.
 
         """
         self._backends_changed = self._backends_changed or self._first_backends != {
@@ -261,7 +273,7 @@ class FileRouting(Routes):
             self._accept(replace(self._objects, ready=tuple(ready)))
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects; if one object is refused, all stay as they were.
+        """Create or change objects, such as Routes; if one of them is refused, no object is changed.
 
         Raises:
             MeasuringError: An object is not supported here, or a proxy reads no routes.
@@ -280,14 +292,17 @@ class FileRouting(Routes):
             self._accept(result)
 
     def renew(self) -> None:
-        """Reload every proxy that has a reload with new workers, as the controller of its proxy system does."""
+        """Reload every proxy whose reload starts new worker processes, in the way that the proxy's real controller does it."""
         for process, renew in self._renewable:
             renew(process)
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the size of the proxies' configuration and the time to load it, each the largest of all proxies.
+        """Return the size of the proxies' configuration and the time to load it.
 
-        The names are `proxy/config_bytes` and `proxy/load_s` (seconds). Unknown values are left out.
+        Returns:
+            `proxy/config_bytes` → bytes and `proxy/load_s` → seconds. With several proxies, each value is the largest
+            of all proxies. A value that is unknown is left out.
+
         """
         followers = self._list_active_followers()
         gauges = {
@@ -297,10 +312,10 @@ class FileRouting(Routes):
         return {name: max(values) for name, values in gauges.items() if values}
 
     def check(self) -> None:
-        """Raise the first fault of a reload, or an error if a proxy could not learn that the backends changed.
+        """Raise an error if a reload has failed, or if a proxy could not be informed of changed backends.
 
         Raises:
-            MeasuringError: A reload failed, or backends changed and the configuration of a proxy is fixed.
+            MeasuringError: A reload failed. Or the backends changed, and a proxy has a fixed configuration.
 
         """
         for fault in [follower.fault for follower in self._followers if follower.fault is not None]:
@@ -312,7 +327,7 @@ class FileRouting(Routes):
             )
 
     def _accept(self, new: Objects) -> None:
-        """Take new objects and notify the followers if they differ from the old ones."""
+        """Store the new objects, and notify the threads of all proxies if the objects differ from the old ones."""
         old, self._objects = self._objects, new
         if new != old:
             for follower in self._followers:
@@ -323,11 +338,11 @@ class FileRouting(Routes):
 
 
 class ProxyFollower(threading.Thread):
-    """The queue of changes of one proxy's container, as a thread.
+    """A thread that loads changed files into one proxy's container.
 
-    All changes that wait become one reload, and two reloads are as far apart as the image requires. Events record
-    when each reload began (`Reload`) and when the new configuration served (`Reloaded`). The fault of a failed
-    reload is kept for callers to read, and the proxy continues with its old configuration.
+    Several changes that wait become one reload. Between two reloads lies at least the interval that the image
+    requires. An event `Reload` records when a reload began, and an event `Reloaded` when the new configuration served.
+    If a reload fails, the proxy goes on with its old configuration, and the error is stored in `fault`.
     """
 
     def __init__(
@@ -344,8 +359,8 @@ class ProxyFollower(threading.Thread):
         Args:
             pod: The name of the container's pod.
             process: The container's process.
-            control: The system's way to reload the proxy and to see what it serves.
-            make_files: Returns the files that the container is to load now, as path → text.
+            control: The proxy system's way to load a configuration and to see which configuration serves.
+            make_files: The function that returns the files that the container is to load now, as path → text.
             log: The log for events.
             once: Whether the thread ends when the first configuration serves.
 
@@ -365,7 +380,10 @@ class ProxyFollower(threading.Thread):
         self.fault: LabError | None = None
 
     def run(self) -> None:
-        """Follow the proxy until `over` is set; this is the thread's body."""
+        """Load changes into the proxy until `over` is set, or with `once` until the first configuration serves.
+
+        This is the thread's body.
+        """
         while not (self._once and self._served) and not self.over.wait(REST_S):
             try:
                 self._look()
@@ -377,14 +395,14 @@ class ProxyFollower(threading.Thread):
                 self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Keep an error as the follower's fault, unless there is an earlier fault already."""
+        """Store an error as the follower's `fault`, unless an earlier error is stored already."""
         if not isinstance(error, LabError):
             message = str(error) if isinstance(error, OSError) else repr(error)
             error = MeasuringError(self.process.container.place, f"its routes: {message}", "")
         self.fault = self.fault or error
 
     def _look(self) -> None:
-        """React to a start of the container or to waiting changes."""
+        """Wait until the proxy serves, if the container was started since the last look; otherwise load changes that wait."""
         if self.process.pid != self._main:
             self._main, self.load_s = self.process.pid, None
             if self._main is not None:
@@ -394,7 +412,7 @@ class ProxyFollower(threading.Thread):
             self._reload()
 
     def _follow_start(self) -> None:
-        """Wait until a started container serves: its first configuration counts as a load, too."""
+        """Wait until a started container serves its first configuration, and store how long the loading took."""
         while (loading := self.control.started()) is None:
             if self.process.pid != self._main or self.over.wait(LOOK_S):
                 return
@@ -402,7 +420,7 @@ class ProxyFollower(threading.Thread):
         self._served = self._wait_until_serving(loading)
 
     def _reload(self) -> None:
-        """Wait until the required interval since the last reload is over, then load all changes that came so far."""
+        """Wait until the required interval since the last reload is over, then load all changes that wait by one reload."""
         waits_s = self._last + self.control.interval_s - time.monotonic()
         if self.control.looks_once_more:
             self.changed.clear()
@@ -420,7 +438,12 @@ class ProxyFollower(threading.Thread):
             self._last = before  # nothing was new, so no reload took place
 
     def _wait_until_serving(self, loading: Loading) -> bool:
-        """Wait until a configuration serves; return False if the container ended before."""
+        """Wait until the proxy serves a configuration that it is loading.
+
+        Returns:
+            True if it serves; False if the container ended, or the thread was ordered to end, before.
+
+        """
         while not self.control.serving(loading):
             if self.process.pid != self._main or self.over.wait(LOOK_S):
                 return False

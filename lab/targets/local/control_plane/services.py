@@ -63,10 +63,11 @@ _MARK = "0x4000"
 
 
 def add_node_nat(objects: Objects, changing: bool) -> Objects:
-    """Return the objects with a node's NAT in front of the proxy, where one is needed and none is there yet.
+    """Return the objects with a node's NAT in front of the proxy, if one is needed and there is none yet.
 
-    A NAT is needed if pods may come and go, if there are several proxy pods, or if a proxy pod has a hostPort.
-    A proxy on the host network needs a NAT only if pods may come and go. A LoadBalancer Service has its NAT already.
+    Such a NAT does what kube-proxy does on a node. It is needed if pods may come and go, if there are several proxy
+    pods, or if a proxy pod has a hostPort. There are two exceptions: a proxy on the host network needs it only if pods
+    may come and go, and a Service of type LoadBalancer has a NAT already.
 
     Args:
         objects: The objects of the manifests.
@@ -88,9 +89,10 @@ def add_node_nat(objects: Objects, changing: bool) -> Objects:
 
 
 def list_balancers(objects: Objects) -> list[Service]:
-    """Return the Services in front of the proxies that a node's NAT implements (as type LoadBalancer).
+    """Return the Services in front of the proxies whose addresses a node's NAT translates.
 
-    There are several Services if several proxies share the routes, and none if clients reach the proxy directly.
+    There are several Services if the routes are divided among several proxies. The list is empty if clients reach the
+    proxy directly or through a load balancer's pod.
     """
     pods = objects.role("proxy")
     if not pods or objects.role("balancer") or pods[0].host_network or _find_balanced_service(objects, pods[0]) is None:
@@ -100,26 +102,29 @@ def list_balancers(objects: Objects) -> list[Service]:
 
 
 def address_of(objects: Objects, service: Service) -> str:
-    """Return the IP address at which clients reach a Service of `list_balancers`."""
+    """Return the IP address at which clients reach a Service; the Service must be one of `list_balancers`."""
     first, _, last = ADDRESS.rpartition(".")
     return f"{first}.{int(last) + [balancer.name for balancer in list_balancers(objects)].index(service.name)}"
 
 
 def on_the_node(net: Network, objects: Objects, pod: Pod) -> bool:
-    """Return whether a pod's ports are the node's: a LoadBalancer Service selects it, and no NAT is on the way."""
+    """Return whether a pod uses the node's own ports, as with hostNetwork.
+
+    This is so if a LoadBalancer Service selects the pod and the network has no node with a NAT.
+    """
     return _find_balanced_service(objects, pod) is not None and all(place.name != NODE for place in net.places)
 
 
 def address(objects: Objects, net: Network, role: str, port: str = "http", by: str | None = None) -> tuple[str, int]:
-    """Return (IP address, port) at which clients reach a role.
+    """Return the IP address and port at which clients reach the pods of a role.
 
     Args:
         objects: The objects.
         net: The network.
-        role: The role.
+        role: The role, such as `proxy`.
         port: The name of the Service's port; if no port has this name, the first port is used.
-        by: The name of the Deployment, where proxies of several Deployments share the routes; None takes the first
-            pod of the role.
+        by: The name of the Deployment, if the routes are divided among proxies of several Deployments. None takes the
+            first pod of the role.
 
     Raises:
         UsageError: No Service selects the role's pods.
@@ -140,7 +145,11 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
 
 
 def describe_way(objects: Objects) -> str:
-    """Return the way from clients to the proxy in words, for the notes of samples; empty for the direct way."""
+    """Return a description of what lies between clients and the proxy, for the notes of samples.
+
+    An example is `through a node's Service NAT (nftables, 2 endpoints, masquerade)`. The text is empty if clients
+    reach the proxy directly.
+    """
     if objects.role("balancer"):
         return "through a load balancer's TCP proxy"
     services = list_balancers(objects)
@@ -153,9 +162,9 @@ def describe_way(objects: Objects) -> str:
 
 
 def install(net: Network, objects: Objects) -> None:
-    """Make the node translate addresses (NAT), and route the packets between client and proxies through the node.
+    """Set up the NAT on the node, and route all packets between the client and the proxies through the node.
 
-    Nothing is done if clients reach the proxy directly.
+    If clients reach the proxy directly, nothing is done.
 
     Raises:
         CalledProcessError: `nft` or `ip` fails.
@@ -177,7 +186,7 @@ def install(net: Network, objects: Objects) -> None:
 
 
 def join(net: Network, pod: Pod) -> None:
-    """Route a proxy pod's packets to the client through the node.
+    """Make the packets of a new proxy pod to the client take the way through the node, where the NAT is.
 
     Raises:
         CalledProcessError: `ip` fails.
@@ -188,9 +197,10 @@ def join(net: Network, pod: Pod) -> None:
 
 
 def answer_without_endpoints(net: Network, objects: Objects) -> None:
-    """Make the node refuse connections to a Service while that has no endpoint.
+    """Make the node refuse connections to a Service that has no endpoint.
 
-    The Service's address becomes an address of the node, where nothing listens.
+    For this, the Service's address becomes an address of the node itself, where nothing listens. As long as the
+    Service has endpoints, the NAT translates the address before this matters.
 
     Raises:
         CalledProcessError: `ip` fails.
@@ -201,9 +211,9 @@ def answer_without_endpoints(net: Network, objects: Objects) -> None:
 
 
 def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
-    """Make the node's NAT send new connections to these pods only; established connections stay with their pod.
+    """Make the node's NAT send new connections only to the given pods; established connections stay with their pod.
 
-    The connections to a Service go to those of the pods that the Service selects.
+    Each Service sends its connections to those of the pods that it selects.
 
     Raises:
         CalledProcessError: `nft` fails.
@@ -215,13 +225,17 @@ def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
 
 
 def client_links(net: Network, objects: Objects) -> list[tuple[End, End]]:
-    """Return (client's end, far end) of every veth pair over which the client's requests leave the client."""
+    """Return the links (veth pairs) over which the client sends its requests.
+
+    Each link is a tuple (client's end, other end). Each end is a tuple (network namespace, name of the interface in
+    it).
+    """
     far = [NODE] if list_balancers(objects) else [pod.name for pod in objects.entry]
     return [((net[CLIENT], net.device(name)), (net[name], net.device(CLIENT))) for name in far]
 
 
 def counters(net: Network, objects: Objects) -> Mapping[str, int]:
-    """Return the cumulative counters of the node's network namespace by name, such as `node/conntrack_drop`.
+    """Return the cumulative TCP and connection-tracking counters of the node, such as `node/conntrack_drop`.
 
     The result is empty if clients reach the proxy without a node in between.
     """
@@ -232,17 +246,27 @@ def counters(net: Network, objects: Objects) -> Mapping[str, int]:
 
 
 def conntrack_max() -> str:
-    """Return the size of the machine's connection-tracking table; `unknown` before anything has used it."""
+    """Return the size of the machine's connection-tracking table, as text; `unknown` if the kernel shows none.
+
+    The kernel shows it once anything has used connection tracking.
+    """
     return read_text_if_readable(CONNTRACK_MAX).strip() or "unknown"
 
 
 def rules(net: Network, objects: Objects) -> str:
-    """Return the rules of the node's NAT, in the form that `nft -f` reads."""
+    """Return the nftables rules of the node's NAT, in the form that `nft -f` reads."""
     return _RULES.format(dnat="\n".join(_make_dnat_rules(net, objects, objects.role("proxy"))), mark=_MARK)
 
 
 def _make_dnat_rules(net: Network, objects: Objects, proxies: Sequence[Pod]) -> list[str]:
-    """Return a DNAT rule of nft for each port of each Service that selects one of these proxy pods."""
+    """Return one nftables rule for each port of each Service, which sends connections to a random proxy pod.
+
+    Args:
+        net: The network, which has the pods' addresses.
+        objects: The objects.
+        proxies: The proxy pods to send connections to; a Service without any of them gets no rule.
+
+    """
     lines: list[str] = []
     for service in list_balancers(objects):
         pods = [pod for pod in proxies if service.selects(pod)]
@@ -257,14 +281,14 @@ def _make_dnat_rules(net: Network, objects: Objects, proxies: Sequence[Pod]) -> 
 
 
 def nft(text: str, place: NetworkPlace | None = None) -> None:
-    """Load rules into the packet filter of a network namespace, with the program `nft`.
+    """Load nftables rules into a network namespace, with the program `nft`.
 
     Args:
         text: The rules, as `nft -f` reads them.
         place: The network namespace. None means a new one that disappears at once, as a test of the rules.
 
     Raises:
-        CalledProcessError: The ruleset is refused.
+        CalledProcessError: `nft` refuses the rules.
         OSError: `nft` cannot be started.
 
     """
@@ -275,10 +299,12 @@ def nft(text: str, place: NetworkPlace | None = None) -> None:
 
 @functools.cache
 def find_nft_fault() -> str | None:
-    """Try the NAT of Services (nftables rules) on this machine, and return the reason why it does not work.
+    """Return the reason why the NAT of Services (nftables rules) does not work on this machine.
+
+    Rules are loaded as a test, the first time that this function is called.
 
     Returns:
-        The reason; None if the NAT works, MISSING if the program nft is missing.
+        The reason; MISSING if the program `nft` is missing; None if the NAT works.
 
     """
     if shutil.which("nft") is None:
@@ -295,12 +321,13 @@ def find_nft_fault() -> str | None:
 
 
 def check_way(objects: Objects) -> None:
-    """Check that the way from clients to the proxy works on this machine; several proxies need a NAT.
+    """Check that clients will be able to reach the proxies in the way that the objects require.
 
     Raises:
-        UsageError: Several proxy pods have no NAT in front or have a hostPort, or the program nft is missing.
-        NotMeasurableError: nft does not work here; or hostNetwork is set, whose effect is to avoid the NAT, although
-            there is no NAT anyway.
+        UsageError: There are several proxy pods, and they have no NAT in front or use host ports. Or the program `nft`
+            is missing.
+        NotMeasurableError: nftables rules do not work on this machine. Or a pod has hostNetwork, which would have no
+            effect here, because there is no NAT that it could avoid.
 
     """
     direct = "no Service of type LoadBalancer is in front: the way is straight without hostNetwork, too"
@@ -332,7 +359,10 @@ def _find_balanced_service(objects: Objects, pod: Pod) -> Service | None:
 
 
 def _list_numbers(service: Service) -> list[int]:
-    """Return the port numbers of a Service, whose mapping `ports` has names as keys, too."""
+    """Return the port numbers of a Service.
+
+    The keys of its mapping `ports` are both numbers and names, so the names are left out.
+    """
     return [number for number in service.ports if isinstance(number, int)]
 
 

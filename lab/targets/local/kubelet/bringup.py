@@ -33,12 +33,13 @@ EVENTS_IMAGE = "lab/events-backend"
 
 
 def realise(context: Context) -> Realisation:
-    """Return what to start instead of a container's image: command, environment and files (realisation).
+    """Return the command, environment and files to start instead of a container's image.
 
-    They come from the proxy system that the image belongs to, or else from the container's manifest.
+    They come from the proxy system that the image belongs to. For any other image they come from the container's
+    manifest.
 
     Raises:
-        UsageError: The image has another version than the program that stands for it here.
+        UsageError: The image has another version than the program that runs instead of it.
 
     """
     if is_repository_of(EVENTS_IMAGE, context.container.repository):
@@ -54,9 +55,10 @@ def realise(context: Context) -> Realisation:
 
 
 def refuse_other_version(container: Container) -> None:
-    """Refuse a container whose image has another tag than the pinned one, since the same program runs for every tag.
+    """Refuse a container whose image has another tag than the pinned one.
 
-    The measured effect of another tag would therefore be zero here.
+    Here one and the same program runs instead of the image, whatever its tag is. So another tag would seem to have no
+    effect.
 
     Raises:
         UsageError: The tag is not a pinned one.
@@ -73,11 +75,12 @@ def refuse_other_version(container: Container) -> None:
 
 
 def list_links(objects: Objects) -> list[tuple[str, str]]:
-    """Return the pairs of places (network namespaces), by name, that talk to each other.
+    """Return the pairs of names of places (network namespaces) that must be linked, because they talk to each other.
 
-    The client talks to every proxy, and to every backend for runs without a proxy and for canaries (checked
-    requests). Every proxy talks to every backend. Between the client and the proxies there is a load balancer's pod
-    if the objects have one, or else the node if the proxies are reached through a node's NAT.
+    - The client is linked to every backend, for runs without a proxy and for canaries (checked requests).
+    - Every proxy is linked to every backend.
+    - The client is linked to every proxy. If there is a load balancer's pod, or a node's NAT, the client is linked to
+      that instead, and that is linked to every proxy.
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
@@ -96,11 +99,12 @@ def check_objects(objects: Objects, pinned: Mapping[Role, frozenset[int]], reali
 
     Args:
         objects: The objects of the variant.
-        pinned: The CPUs of each role.
-        realise: Returns what a container is started with.
+        pinned: Role → the CPUs to which it is pinned.
+        realise: The function that returns what a container is started with.
 
     Raises:
-        UsageError: The first fault; a NotMeasurableError if only this target or machine cannot measure it.
+        UsageError: The first fault. It is a NotMeasurableError if only this target or machine cannot measure the
+            variant.
 
     """
     systems = [find(container.repository) for pod in objects.pods for container in pod.containers]
@@ -135,15 +139,15 @@ def check_objects(objects: Objects, pinned: Mapping[Role, frozenset[int]], reali
 
 
 def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
-    """Check every proxy's configuration with the proxy's own checker.
+    """Check every proxy's configuration with the proxy's own configuration checker, such as `nginx -t`.
 
     Args:
-        objects: The objects.
-        pinned: The CPUs of each role.
-        realise: Returns what a container is started with.
+        objects: The objects of the variant.
+        pinned: Role → the CPUs to which it is pinned.
+        realise: The function that returns what a container is started with.
 
     Raises:
-        UsageError: A proxy would refuse its configuration; the message has the proxy's words.
+        UsageError: A proxy would refuse its configuration; the message contains the proxy's own words.
 
     """
     for context in _make_contexts(objects, pinned):
@@ -160,19 +164,19 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
 
 
 def list_programs(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
-    """Return name and version of each program that a container runs and that this machine has not installed.
+    """Return the descriptions (name and version) of the programs that containers run and this machine has not installed.
 
     Args:
-        objects: The objects.
-        pinned: The CPUs of each role.
-        realise: Returns what a container is started with.
+        objects: The objects of the variant.
+        pinned: Role → the CPUs to which it is pinned.
+        realise: The function that returns what a container is started with.
 
     """
     return {realise(context).about for context in _make_contexts(objects, pinned)} - {""}
 
 
 def _read_texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
-    """Return file name → text of a volume from a ConfigMap or Secret; empty for any other volume."""
+    """Return file name → text for the files of a volume made from a ConfigMap or Secret; empty for any other volume."""
     if volume.source is None:
         return {}
     kind, source = volume.source
@@ -191,19 +195,22 @@ def prepare_pod(
     changing: bool = False,
     realise: Realise = realise,
 ) -> MakeContainer:
-    """Write a pod's sysctls, make its volumes, and return the function with which the kubelet makes its containers.
+    """Write a pod's sysctls, make its volumes, and return the function that makes its containers.
+
+    The kubelet calls that function for each container just before the container's start.
 
     Args:
         pod: The pod.
         objects: The objects of its variant.
-        net: The network, which has the pod's place.
-        pinned: The CPUs of each role.
+        net: The network, in which the pod's network namespace exists.
+        pinned: Role → the CPUs to which it is pinned.
         disks: The volumes on disk.
-        groups: The cgroups of the bring-up.
-        follow: Called with each container, except init containers, before the container starts.
-        changing: Whether pods may come and go. Then every container has a cgroup for CPU, limited or not, so that
-            its CPU can be reduced. It also ends as slowly as the container of the image does.
-        realise: Returns what a container is started with.
+        groups: The cgroups of this start of the system.
+        follow: A function that is called with the pod and each container, except init containers, before the container
+            starts.
+        changing: Whether pods may come and go. Then every container, even without a CPU limit, gets a cgroup for CPU,
+            so that a limit can be set later. And it takes as long to end as a container of its image does.
+        realise: The function that returns what a container is started with.
 
     """
     addresses, place, folder = net.addresses, net[pod.name], pod_folder(pod, net)
@@ -241,16 +248,16 @@ def realise_now(
     pinned: Mapping[Role, frozenset[int]],
     realise: Realise = realise,
 ) -> Realisation:
-    """Return what a container would be started with now, with the configuration that follows from these objects.
+    """Return what a container would be started with now; its files show the configuration that the objects ask for now.
 
     Args:
         container: The container.
         pod: The container's pod.
         place: The pod's network namespace.
         objects: The objects as they are now.
-        addresses: Pod → IP address.
-        pinned: The CPUs of each role.
-        realise: Returns what a container is started with.
+        addresses: Name of the pod → IP address.
+        pinned: Role → the CPUs to which it is pinned.
+        realise: The function that returns what a container is started with.
 
     """
     somaxconn = network.call_in(place, lambda: int(Path("/proc/sys/net/core/somaxconn").read_text()))
@@ -259,12 +266,17 @@ def realise_now(
 
 
 def pod_folder(pod: Pod, net: Network) -> Path:
-    """Return the folder of a pod's volumes and its containers' files."""
+    """Return the path of the folder for a pod's volumes and its containers' files."""
     return PODS / f"{net.lane.prefix}{pod.name}"
 
 
 def _write_sysctls(pod: Pod, place: NetworkPlace) -> None:
-    """Write the sysctls of a pod. Raises MeasuringError if one cannot be written in a pod."""
+    """Write a pod's sysctls inside its network namespace.
+
+    Raises:
+        MeasuringError: A sysctl cannot be written there, for example because it is the whole machine's.
+
+    """
     for name, value in pod.sysctls.items():
         try:
             network.write_sysctls(place, {name: value})
@@ -277,7 +289,7 @@ def _write_sysctls(pod: Pod, place: NetworkPlace) -> None:
 
 
 def remove(pods: Iterable[Pod], net: Network) -> None:
-    """Remove the folders of pods in which nothing runs any more."""
+    """Remove the folders of pods, and unmount the volumes in them; no process of the pods may run any more."""
     for pod in pods:
         folder = pod_folder(pod, net)
         for mounted in (folder / "volumes" / volume.name for volume in pod.volumes.values() if volume.size):
@@ -287,9 +299,9 @@ def remove(pods: Iterable[Pod], net: Network) -> None:
 
 
 def _make_contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
-    """Yield, for each container, the context from which `realise` decides what to start.
+    """Yield a `Context` for each container, to find out before anything is started how the container would be started.
 
-    Every IP address in the context is a placeholder, because the network does not exist yet.
+    Every IP address in the contexts is a placeholder, because the network does not exist yet.
     """
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.pods:
@@ -308,9 +320,9 @@ def _select_cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[i
 
 
 def _list_host_lines(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
-    """Return the lines of a pod's /etc/hosts.
+    """Return the lines for a pod's /etc/hosts, which make the names of all Services resolve.
 
-    The names of a Service lead to the addresses of its pods: there is no cluster IP, and so no NAT, in between.
+    The name of a Service leads to the IP addresses of its pods, because Services have no cluster IP here.
     """
     lines = ["127.0.0.1 localhost"]
     for service in objects.services.values():
@@ -321,7 +333,12 @@ def _list_host_lines(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -
 
 
 def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
-    """Make a volume in memory. Raises MeasuringError if its size limit cannot be mounted."""
+    """Make a folder in memory for a volume, with the files of its ConfigMap or Secret if it has one.
+
+    Raises:
+        MeasuringError: The volume has a size limit, and a tmpfs of this size cannot be mounted.
+
+    """
     folder.mkdir(parents=True)
     for name, text in _read_texts(volume, objects).items():
         (folder / name).write_text(text)
@@ -335,9 +352,18 @@ def _make_volume(folder: Path, volume: Volume, objects: Objects) -> None:
 
 
 def _map_keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]:
-    """Return key of the object → file name, of a volume from a ConfigMap or Secret; empty for any other volume.
+    """Return which files a volume from a ConfigMap or Secret contains: key of the object → file name.
 
-    Raises UsageError for an object or a key that does not exist.
+    The result is empty for any other volume.
+
+    Args:
+        place: The text that names the volume in messages.
+        volume: The volume.
+        objects: The objects, with all ConfigMaps and Secrets.
+
+    Raises:
+        UsageError: The ConfigMap, the Secret or one of its keys does not exist.
+
     """
     if volume.source is None:
         return {}

@@ -64,10 +64,10 @@ class ContainerSetting:
     Attributes:
         hostname: The container's hostname, which is the pod's name.
         place: The network namespace of the pod.
-        cpus: The CPUs of the container's role.
+        cpus: The CPUs to which the container's role is pinned.
         hosts: The text of the container's /etc/hosts.
         volumes: Volume name → the folder with the volume's files.
-        started: The command, environment and files that stand for the container's image.
+        started: The command, environment and files that are used instead of the container's image.
         group: The container's cgroup.
 
     """
@@ -82,15 +82,15 @@ class ContainerSetting:
 
 
 class LocalContainerProcess:
-    """The process of a container; it may be started, and started again after it has ended."""
+    """The processes of a container on this machine; after they have ended, the container can be started again."""
 
     def __init__(self, container: Container, setting: ContainerSetting, folder: Path) -> None:
-        """Make the container's private folders and files.
+        """Create the container's private folders and files; nothing is started yet.
 
         Args:
-            container: The container of the manifest.
-            setting: What it is started with.
-            folder: A new folder for its files and output.
+            container: The container as the manifest describes it.
+            setting: The further values that the container is started with.
+            folder: A new folder for the container's files and output.
 
         """
         self.container, self.setting, self.folder = container, setting, folder
@@ -127,11 +127,11 @@ class LocalContainerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the container's main process, as the lab sees it; None while that does not run."""
+        """The id of the container's main process, in the lab's numbering of processes; None while it does not run."""
         return self._main if self.popen is not None and self.popen.returncode is None else None
 
     def start(self) -> None:
-        """Start the main process, and wait until it exists."""
+        """Start the container's main process inside new namespaces, and wait until the process exists."""
         setting, container = self.setting, self.container
         user = ["--user", f"--map-user={container.uid}", f"--map-group={container.gid}"]
         if self._root is not None:
@@ -173,9 +173,12 @@ class LocalContainerProcess:
         self._main = _wait_for_child(self.popen)
 
     def enter(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs a command inside the container.
+        """Return the command line with which a command runs inside the container.
 
         The command gets the container's network, mounts, /proc, hostname, user and environment.
+
+        Args:
+            argv: The command.
 
         Raises:
             ProcessLookupError: The container does not run.
@@ -189,15 +192,21 @@ class LocalContainerProcess:
         return [*inside, *self._environment, *argv]
 
     def run_pinned(self, argv: Sequence[str], output: int) -> subprocess.Popen[bytes]:
-        """Start a command inside the container on its CPUs; see `lab.systems.system.ContainerProcess.run_pinned`."""
+        """Start a command inside the container, pinned to the CPUs of the container's role.
+
+        Args:
+            argv: The command.
+            output: The file descriptor that gets the command's output and error output.
+
+        """
         pinned = self.enter(["taskset", "-c", cpus.format_list(self.setting.cpus), *argv])
         return subprocess.Popen(pinned, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
-        """Kill the processes that a command line from `enter` started inside the container, and wait for its end.
+        """End a command that was started inside the container by a command line from `enter`.
 
-        Killing the command first would leave its child to us. Such a child would keep the container's process
-        namespace open until we collect it.
+        The processes below `popen` are killed first, until `popen` itself has ended. If `popen` were killed first, its
+        child would become ours. It would keep the container's process namespace open until we wait for it.
 
         Args:
             popen: The process of the command line.
@@ -211,12 +220,12 @@ class LocalContainerProcess:
                 popen.wait(0.01)
 
     def ask(self, port: int, path: str) -> str:
-        """Return the answer to a GET on the pod's loopback; see `lab.systems.system.ContainerProcess.ask`."""
+        """Send a GET to a port on the pod's loopback, and return the body of the answer."""
         return ask(self.setting.place, port, path)
 
     @property
     def _environment(self) -> list[str]:
-        """The beginning of a command line that runs a command with the container's environment only."""
+        """The start of a command line; a command that is appended to it has the container's environment variables and no others."""
         variables = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOSTNAME": self.setting.hostname,
@@ -225,18 +234,22 @@ class LocalContainerProcess:
         return ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
 
     def processes(self) -> list[int]:
-        """Return the process ids of the main process and all its running descendants; empty if it ended."""
+        """Return the ids of the main process and all its descendants, in the lab's numbering; empty if the main process ended."""
         return list_descendants(self.pid) if self.pid is not None else []
 
     def processes_but(self, name: str) -> list[int]:
-        """Return the process ids of `processes` without those whose command name is `name`."""
+        """Return the ids of the container's processes, without those whose command name is `name`."""
         return [pid for pid in self.processes() if read_text_if_readable(f"/proc/{pid}/comm").strip() != name]
 
     def confine(self) -> list[int]:
-        """Reset CPU affinities to the role's CPUs, as a cpuset would; return the ids of the threads that had others.
+        """Move threads that have left the CPUs of the container's role back to these CPUs, as a cpuset cgroup would.
 
-        A process that bound itself to one CPU stays bound to one: the CPU of the role to which the fewest other
-        processes are bound.
+        A process that has bound itself to a single CPU is bound to a single CPU of the role: the one to which the
+        fewest other processes are bound.
+
+        Returns:
+            The ids of the threads that were moved back.
+
         """
         allowed, strays, bound = self.setting.cpus, list[int](), dict[int, int]()
         pids = self.processes()
@@ -257,10 +270,10 @@ class LocalContainerProcess:
         return strays
 
     def stop(self, grace_s: float) -> bool:
-        """Run preStop, send the stop signal, and send SIGKILL when the grace period is over.
+        """Run the preStop hook, send the stop signal, and send SIGKILL if the container has not ended after the grace period.
 
-        As with a kubelet, the stop signal is sent even if preStop takes all of the grace period. From the signal to
-        SIGKILL there are at least `MIN_STOP_S` seconds.
+        As with a kubelet, the grace period includes the hook. The container has at least `MIN_STOP_S` seconds between
+        the stop signal and SIGKILL, even if the hook has used up the grace period.
 
         Args:
             grace_s: The grace period in seconds.
@@ -292,26 +305,35 @@ class LocalContainerProcess:
             return gracefully
 
     def release(self) -> None:
-        """Let a `stop` return without the wait that follows the end of the main process."""
+        """Let `stop` return as soon as the main process has ended.
+
+        Without this, `stop` waits some time after the end of the main process, because a container of certain images
+        ends that much later. The call has an effect on a `stop` that is under way in another thread, and on every
+        later one.
+        """
         self._released.set()
 
     def linger(self) -> None:
-        """Wait until a `stop` under way is over: a container may end some time after its main process."""
+        """Wait until no other thread is inside `stop`.
+
+        `stop` may take some time after the end of the main process, because a container of certain images ends that
+        much later. For other images this method returns at once.
+        """
         if self.setting.started.waits[1]:
             with self._stopping:
                 pass
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the end.
+        """Send SIGKILL to the main process and wait for its end, with which all other processes of the container end, too.
 
-        The main process is the first of its process namespace: with it everything in the namespace ends.
+        The main process is PID 1 of the container's process namespace.
         """
         if self.popen is not None and self.popen.poll() is None:
             self._signal(signal.SIGKILL)
             self.popen.wait()
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send a signal to the main process, which may just have ended."""
+        """Send a signal to the main process; a process that has just ended is no error."""
         assert self.popen is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._main or self.popen.pid, number)
@@ -321,7 +343,7 @@ class LocalContainerProcess:
 
         Args:
             lines: The number of lines at most.
-            output_too: Whether to return lines of the standard output instead if the error output is empty.
+            output_too: Whether the standard output is used instead if the error output is empty.
 
         """
         for file in (self.stderr, self.stdout)[: 1 + output_too]:
@@ -334,9 +356,10 @@ class LocalContainerProcess:
         return ""
 
     def ended(self) -> str:
-        """Return in words how the main process ended.
+        """Return how the main process ended, such as `exited 1` or `ended by signal 9`, and whether memory ran out.
 
-        `unshare` ends by the same signal as the main process, except for SIGKILL.
+        The main process must have ended. Its parent, the program `unshare`, ends in the same way, so the exit status
+        is read from the parent.
         """
         assert self.popen is not None and self.popen.returncode is not None
         status = self.popen.returncode
@@ -346,15 +369,21 @@ class LocalContainerProcess:
         return ", ".join(filter(None, [message, self.setting.group.out_of_memory()]))
 
     def truncate(self, larger_than: int) -> None:
-        """Cut the output files that are larger than a number of bytes to nothing, as a kubelet rotates them."""
+        """Cut output files that are larger than a number of bytes to nothing; a kubelet would rotate the logs instead.
+
+        Args:
+            larger_than: The number of bytes.
+
+        """
         for file in (self.stdout, self.stderr):
             if file.exists() and file.stat().st_size > larger_than:
                 os.truncate(file, 0)
 
     def _make_private_folders(self) -> list[Bind]:
-        """Make the container's private folders and return their bind mounts.
+        """Create the folders that the container has for itself (such as /tmp), and return the bind mounts that show them to it.
 
-        The folders are empty, or copies of the image's folders if the files of the image are here.
+        If the files of the container's image are here, each folder is a copy of the image's folder. Otherwise it is
+        empty.
         """
         binds: list[Bind] = []
         for path in self._private_paths:
@@ -376,10 +405,11 @@ class LocalContainerProcess:
         return binds
 
     def _bind_volumes(self) -> list[Bind]:
-        """Prepare the mount points of the container's volumes and return the volumes' bind mounts.
+        """Create the mount points of the container's volumes, and return the bind mounts for the volumes.
 
         Raises:
-            UsageError: A volume lacks the mount's subPath, or nothing exists at a mount point.
+            UsageError: A volume lacks the mount's subPath. Or a mount point is outside the container's private folders
+                and does not exist.
 
         """
         binds: list[Bind] = []
@@ -401,7 +431,7 @@ class LocalContainerProcess:
         return binds
 
     def _write_covers(self) -> list[Bind]:
-        """Write the container's /etc/hosts and list of online CPUs, and return the bind mounts of these files."""
+        """Write the container's /etc/hosts and its list of online CPUs, and return bind mounts that put both in their places."""
         texts = {"/etc/hosts": self.setting.hosts, ONLINE: cpus.format_list(self.setting.cpus) + "\n"}
         binds: list[Bind] = []
         for path, text in texts.items():
@@ -412,25 +442,28 @@ class LocalContainerProcess:
         return binds
 
     def _locate_mount_point(self, path: str) -> str:
-        """Return the mount point, as the lab sees it, of a bind mount over a path of the container."""
+        """Return the path at which the lab must mount something so that the container sees it at `path`."""
         return path if self._root is None else f"{self.folder / 'root'}{path}"
 
     def _locate_private(self, path: str) -> Path:
-        """Return the lab's folder with the container's private copy of a folder."""
+        """Return the path of the lab's folder that the container sees as its private folder `path`."""
         return self.folder / "private" / path.strip("/").replace("/", "-")
 
     def inside(self, path: str) -> Path | None:
-        """Return where the lab finds the file at a container's path; None outside the container's private folders."""
+        """Return the lab's path of the file that the container sees at `path`.
+
+        The result is None if `path` is outside the container's private folders.
+        """
         for prefix in self._private_paths:
             if path.startswith(prefix + "/") and (self._image / prefix.lstrip("/")).is_dir():
                 return self._locate_private(prefix) / path.removeprefix(prefix + "/")
         return None
 
     def _locate_new_file(self, path: str) -> Path:
-        """Make the folder for a new file at a container's path, and return the file's path as the lab sees it.
+        """Return the lab's path for a new file that the container will see at `path`, and create the folder for it.
 
         Raises:
-            UsageError: The path is outside the container's private folders.
+            UsageError: `path` is outside the container's private folders.
 
         """
         file = self.inside(path)
@@ -442,7 +475,12 @@ class LocalContainerProcess:
 
 
 def ask(place: NetworkPlace, port: int, path: str) -> str:
-    """Return the answer to a GET on a pod's loopback, over a new connection.
+    """Send a GET to a port on a pod's loopback, over a new connection, and return the body of the answer.
+
+    Args:
+        place: The pod's network namespace.
+        port: The port.
+        path: The path to request.
 
     Raises:
         OSError: Nothing answers in time.
@@ -454,7 +492,10 @@ def ask(place: NetworkPlace, port: int, path: str) -> str:
 
 
 def list_descendants(root: int) -> list[int]:
-    """Return the process ids of a process and its descendants, the process first; empty if it is gone."""
+    """Return the process ids of a process and all its descendants, in which the process itself comes first.
+
+    The result is empty if the process is gone.
+    """
     try:
         return [root, *(child.pid for child in psutil.Process(root).children(recursive=True))]
     except psutil.NoSuchProcess:
@@ -462,9 +503,10 @@ def list_descendants(root: int) -> list[int]:
 
 
 def reap_orphans() -> None:
-    """Collect the dead processes that the kernel handed to us because we are PID 1 of the namespace.
+    """Wait for those ended processes (zombies) that became our children because their parent ended before them.
 
-    These are the dead children that do not lead a session and are in another session than ours.
+    The kernel gives such processes to us, since we are PID 1 of the namespace. They are recognized by their session:
+    they do not lead it, and it is not ours.
     """
     session = os.getsid(0)
     for child in psutil.Process().children():
@@ -474,7 +516,10 @@ def reap_orphans() -> None:
 
 
 def _wait_for_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> int | None:
-    """Return the only child of a process as soon as it exists; None if it ended or no child came in time."""
+    """Wait until a process has a child process, and return the child's id.
+
+    The result is None if the process ended before, or has no child after `within_s` seconds.
+    """
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline and popen.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -485,7 +530,7 @@ def _wait_for_child(popen: subprocess.Popen[bytes], within_s: float = 5.0) -> in
 
 
 def _wait_for_end(popen: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of a process and return whether it ended in time."""
+    """Wait at most `seconds` for the end of a process, and return whether it has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         popen.wait(max(0.0, seconds))
     return popen.returncode is not None

@@ -43,11 +43,11 @@ class RunningPod:
         pod: The pod as the manifests describe it.
         runners: The pod's containers; empty before they are started.
         terminating: Whether the pod was deleted.
-        generation: The version of the Deployment's template from which the pod was made.
+        generation: The version of the Deployment's pod template from which the pod was made; a rollout adds 1.
         begun: Whether the pod has a place on the node, so that its start has begun.
-        told_ready: The readiness of the pod that was announced last.
+        told_ready: The readiness of the pod as it was last announced to Services.
         ending: Whether the kubelet was ordered to end the pod.
-        created_s: The time of the pod's creation (monotonic clock).
+        created_s: The time of the pod's creation, by time.monotonic().
 
     """
 
@@ -68,18 +68,19 @@ class RunningPod:
 
     @property
     def endpoint(self) -> bool:
-        """True if Services lead to the pod (it is an endpoint): it was announced as ready and is not terminating."""
+        """True if Services send requests to the pod (it is an endpoint): it was announced as ready and is not terminating."""
         return self.told_ready and not self.terminating
 
 
 class Kubelet:
     """The kubelet of one system: it starts, probes, restarts and ends the containers of the pods that it was given.
 
-    Functions of the caller make the processes of the containers, each just before its start.
+    The processes of a container are made by a function of the caller, which is called just before the container's
+    start.
     """
 
     def __init__(self, log: EventLog, each_probe: bool = False) -> None:
-        """Prepare a kubelet without pods.
+        """Prepare a kubelet without pods; `start` and `begin` add pods.
 
         Args:
             log: The log for events.
@@ -98,15 +99,15 @@ class Kubelet:
         self._rotating = threading.Thread(target=self._rotate, name="logs", daemon=True)
 
     def start(self, pods: Sequence[tuple[Pod, MakeContainer]], deadline: float) -> None:
-        """Start pods concurrently and return when all are started.
+        """Start pods concurrently, and return when the containers of all pods are started.
 
         Args:
-            pods: The pods, each with the function that makes its containers.
-            deadline: The time (monotonic clock) by which the init containers must have ended.
+            pods: The pods, each with the function that makes the processes of its containers.
+            deadline: The time by time.monotonic() by which the init containers must have ended.
 
         Raises:
-            LabError: A pod cannot be started, or an init container does not end by the deadline. If this happens to
-                several pods, the error of the first is raised.
+            LabError: A pod cannot be started, or an init container does not end by the deadline. If several pods fail,
+                the error is that of the first one in `pods`.
 
         """
         if not self._rotating.is_alive():
@@ -120,10 +121,10 @@ class Kubelet:
                 raise
 
     def wait(self, deadline: float) -> None:
-        """Wait until each container's readiness probe has succeeded once.
+        """Wait until each container is ready, that is, until its readiness probe has succeeded once.
 
         Args:
-            deadline: The end of the wait (monotonic clock).
+            deadline: The end of the wait, by time.monotonic().
 
         Raises:
             StartError: A container has exited.
@@ -144,7 +145,10 @@ class Kubelet:
             runner.confine()
 
     def end(self, pod: RunningPod) -> None:
-        """End one pod within its grace period and forget the pod; its readiness is probed until it has ended."""
+        """End the containers of one pod within its grace period, then remove the pod from `pods`.
+
+        The pod's readiness is probed until its end.
+        """
         with ThreadPoolExecutor(len(pod.runners)) as pool:
             list(pool.map(lambda runner: runner.stop(pod.pod.grace_s), pod.runners))
         reap_orphans()
@@ -152,7 +156,7 @@ class Kubelet:
             self.pods = [running for running in self.pods if running is not pod]
 
     def runners(self, role: str) -> list[ContainerRunner]:
-        """Return the containers of a role's pods; those of terminating pods come last."""
+        """Return the containers of all pods of a role; the containers of terminating pods come last."""
         pods = sorted((pod for pod in self.pods if pod.pod.role == role), key=lambda pod: pod.terminating)
         return [runner for pod in pods for runner in pod.runners]
 
@@ -161,10 +165,10 @@ class Kubelet:
         return [runner for pod in self.pods for runner in pod.runners]
 
     def stop(self) -> None:
-        """End everything at once, without grace periods, because the next bring-up is waiting.
+        """Kill all containers at once, without grace periods.
 
-        This method may be called again. A pod that another thread is starting at the same time is ended by a second
-        call, after that thread has ended.
+        The method may be called again. This is necessary if another thread was starting a pod during the first call:
+        the second call, after that thread has ended, ends this pod.
         """
         self._stopped.set()
         for process in list(self._initialising):
@@ -177,14 +181,14 @@ class Kubelet:
         reap_orphans()
 
     def begin(self, running: RunningPod, make: MakeContainer, deadline: float) -> None:
-        """Start one pod and return when its containers are started, ready or not.
+        """Run a pod's init containers, start its containers, and return without waiting for their readiness.
 
-        A stopped kubelet starts no container.
+        After `stop`, no container is started.
 
         Args:
             running: The pod.
             make: The function that makes the processes of the pod's containers.
-            deadline: The time (monotonic clock) by which the init containers must have ended.
+            deadline: The time by time.monotonic() by which the init containers must have ended.
 
         """
         pod = running.pod
@@ -202,7 +206,13 @@ class Kubelet:
             runner.start()
 
     def _run_init_container(self, pod: Pod, process: LocalContainerProcess, deadline: float) -> None:
-        """Run an init container to its end. Raises MeasuringError at the deadline and StartError if it fails."""
+        """Start an init container and wait for its end; do nothing after `stop`.
+
+        Raises:
+            MeasuringError: The container has not ended at the deadline.
+            StartError: The container has failed (its exit status is not 0).
+
+        """
         if self._stopped.is_set():
             return
         self._initialising.append(process)
@@ -223,7 +233,7 @@ class Kubelet:
             )
 
     def _rotate(self) -> None:
-        """Cut large outputs of containers until the kubelet is stopped."""
+        """Cut the containers' output files that have grown too large to nothing, every few seconds until `stop` is called."""
         while not self._stopped.wait(ROTATE_EVERY_S):
             for runner in self._runners:
                 runner.process.truncate(ROTATE_BYTES)
@@ -234,11 +244,11 @@ def _describe_output(process: LocalContainerProcess) -> str:
 
 
 def describe_pod(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
-    """Return a pod as an object of Kubernetes with `metadata` and `spec`, without fields that mean nothing here.
+    """Return a pod as a Kubernetes object with `metadata` and `spec`, as far as its fields have a meaning on this target.
 
     Args:
         pod: The pod.
-        on_the_node: Whether the pod's ports are the node's ports (`hostNetwork`).
+        on_the_node: Whether the pod uses the node's network (`hostNetwork`).
 
     """
     return {
@@ -252,10 +262,10 @@ def describe_pod(pod: RunningPod, on_the_node: bool) -> Mapping[str, Any]:
 
 
 def _describe_container(runner: ContainerRunner) -> Mapping[str, Any]:
-    """Return a container's part of the pod's `spec` in Kubernetes' form.
+    """Return a container as an element of `spec.containers` of a Kubernetes Pod.
 
-    A preStop hook is shown if the manifest has one. A hook that imitates what the image does at its end is left out,
-    because a cluster does not show that either.
+    A preStop hook is included only if it is in the manifest. The lab adds hooks that imitate how a container of the
+    image ends; they are left out, because a cluster does not show them either.
     """
     container, setting = runner.container, runner.process.setting
     probes = {

@@ -32,12 +32,15 @@ KNOWN_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
 
 
 def attempt_probe(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
-    """Make one attempt of a probe within its timeout; return None if it succeeded, else the reason why not.
+    """Make one attempt of a probe within the probe's timeout.
 
     Args:
         probe: The probe.
         address: The pod's IP address.
-        enter: Returns the command line that runs a command inside the container.
+        enter: The function that returns the command line to run a command inside the container.
+
+    Returns:
+        None if the attempt succeeded; else the reason why it failed, such as `status 503`.
 
     """
     deadline = time.monotonic() + probe.timeout_s
@@ -71,9 +74,9 @@ def _check_http(connection: socket.socket, probe: Probe, address: str, deadline:
 
 
 class Prober(threading.Thread):
-    """A thread that runs one probe of one container until `end`.
+    """A thread that runs one probe of one container, again and again, until `end` is called.
 
-    `end` does not wait for an attempt under way, and the outcome of that attempt is not reported.
+    `end` does not wait for an attempt that is under way. The result of that attempt is dropped.
     """
 
     def __init__(
@@ -87,10 +90,12 @@ class Prober(threading.Thread):
 
         Args:
             probe: The probe, with its times and thresholds.
-            attempt: Makes an attempt and returns its fault, or None if the attempt succeeded.
-            changed: Called with (ok, detail) when a threshold is reached: ok is True after successThreshold
-                successes, False after failureThreshold failures. It is called again only when ok has changed.
-            tried: Called with (fault, seconds) after each attempt; the fault is None if the attempt succeeded.
+            attempt: The function that makes one attempt; it returns None if the attempt succeeded, else the fault.
+            changed: A function that is called with (ok, detail) when a threshold is reached. `ok` is True after
+                successThreshold successes in a row, and False after failureThreshold failures in a row; `detail` is
+                the fault. The function is called again only when `ok` has changed.
+            tried: A function that is called with (fault, seconds) after each attempt. The fault is None if the attempt
+                succeeded.
 
         """
         super().__init__(name="probe", daemon=True)
@@ -98,11 +103,11 @@ class Prober(threading.Thread):
         self._over = threading.Event()
 
     def end(self) -> None:
-        """Let the thread end, without waiting for it."""
+        """Order the thread to end, without waiting for its end."""
         self._over.set()
 
     def run(self) -> None:
-        """Run the probe; this is the thread's body."""
+        """Make an attempt of the probe every period, until `end` is called; this is the thread's body."""
         probe = self._probe
         state: bool | None = None
         last, in_a_row = False, 0
@@ -122,7 +127,7 @@ class Prober(threading.Thread):
 
 
 class ContainerRunner:
-    """The keeper of one container: it starts, probes and restarts the container until it is stopped or killed."""
+    """The component that keeps one container running: it starts, probes and restarts the container, until `stop` or `kill`."""
 
     def __init__(
         self,
@@ -137,8 +142,8 @@ class ContainerRunner:
         Args:
             pod: The container's pod.
             process: The container's process.
-            log: The log for its events.
-            heard: Called, in any thread, after `ready` has changed.
+            log: The event log to which the container's events are added.
+            heard: A function that is called after `ready` has changed, in whichever thread has changed it.
             each_probe: Whether every attempt of a probe is recorded as an event.
 
         """
@@ -158,7 +163,7 @@ class ContainerRunner:
 
     @property
     def ready(self) -> bool:
-        """True if the container is ready: by its readiness probe or, without such a probe, because it runs."""
+        """True if the container is ready: its readiness probe has succeeded, or it has no such probe and runs."""
         return self._ready
 
     @ready.setter
@@ -168,7 +173,7 @@ class ContainerRunner:
             self._on_ready_changed()
 
     def start(self) -> None:
-        """Start the container and the thread that keeps it running, unless it has been stopped already."""
+        """Start the container, and a thread that restarts it whenever it ends; do nothing after `stop` or `kill`."""
         if self._stop.is_set():
             return
         self.process.start()
@@ -176,11 +181,14 @@ class ContainerRunner:
         self._thread.start()
 
     def attempt(self, probe: Probe) -> str | None:
-        """Make one attempt of a probe; return None if it succeeded, else the reason why not."""
+        """Make one attempt of a probe of this container; return None if it succeeded, else the reason why it failed."""
         return attempt_probe(probe, self.process.setting.place.address, self.process.enter)
 
     def stop(self, grace_s: float) -> None:
-        """End the container for good within a grace period in seconds; its readiness is probed until it has ended."""
+        """End the container for good: ask it to end, and kill it if it has not ended after `grace_s` seconds.
+
+        The container's readiness is probed until its end.
+        """
         self._stop.set()
         self._end_probers(but="readiness")
         self._record_event("Killing", f"grace period {grace_s:g} s")
@@ -189,16 +197,19 @@ class ContainerRunner:
         self.join()
 
     def kill(self) -> None:
-        """End the container for good and at once; `join` waits for what is still running then."""
+        """Kill the container for good, without a grace period.
+
+        A thread of this runner may still be busy afterwards; `join` waits for it.
+        """
         self._stop.set()
         self._end_probers()
         self.process.release()
         self.process.kill()
 
     def join(self) -> None:
-        """Wait until everything that a stopped or killed container started has ended.
+        """Wait until all threads and processes of a stopped or killed container have ended.
 
-        That includes a container that the thread was just starting again, and an attempt of a probe.
+        They may include a container that was just being restarted, and an attempt of a probe.
         """
         if self._thread.is_alive():
             self._thread.join()
@@ -208,12 +219,15 @@ class ContainerRunner:
         self.ready = False
 
     def confine(self) -> None:
-        """Bring threads back that have left the role's CPUs (a proxy may set affinities)."""
+        """Move threads of the container that have left the CPUs of its role back to them, and record this as an event.
+
+        A proxy, for example, may set CPU affinities.
+        """
         if strays := self.process.confine():
             self._record_event("Confined", f"{len(strays)} threads had left the role's CPUs")
 
     def _run(self) -> None:
-        """Keep the container running: the thread's body."""
+        """Probe the container, wait for its end and restart it, until it is stopped or killed; this is the thread's body."""
         back_off = 0.0
         while True:
             begin = time.monotonic()
@@ -247,7 +261,7 @@ class ContainerRunner:
                 return
 
     def _probe_health(self) -> None:
-        """Start the readiness and liveness probes; a container without a readiness probe is ready at once."""
+        """Start the threads of the readiness probe and the liveness probe; without a readiness probe, mark the container as ready."""
         if self.container.readiness is None:
             self.ready = True
         else:
@@ -256,7 +270,13 @@ class ContainerRunner:
             self._probe("liveness", self.container.liveness)
 
     def _probe(self, kind: str, probe: Probe) -> None:
-        """Start the thread that runs a probe of this kind: `startup`, `readiness` or `liveness`."""
+        """Start the thread that runs one of the container's probes.
+
+        Args:
+            kind: `startup`, `readiness` or `liveness`.
+            probe: The probe.
+
+        """
 
         def tried(fault: str | None, seconds: float) -> None:
             if self._each_probe:
@@ -271,7 +291,10 @@ class ContainerRunner:
                 prober.start()
 
     def _react_to_probe(self, kind: str, probe: Probe, ok: bool, detail: str) -> None:
-        """Change the readiness, restart the container or start further probes, when a probe has reached a threshold.
+        """React to a probe that has reached its threshold of successes or failures.
+
+        A readiness probe changes the container's readiness. A startup or liveness probe that has failed ends the
+        container, which is then restarted. A startup probe that has succeeded starts the other probes.
 
         Args:
             kind: `startup`, `readiness` or `liveness`.
@@ -299,7 +322,12 @@ class ContainerRunner:
             self._probe_health()
 
     def _end_probers(self, but: str = "") -> list[Prober]:
-        """Let all threads of probes end, except those of the kind `but`; return the threads that still run."""
+        """Order the threads of the container's probes to end, and return those threads that still run.
+
+        Args:
+            but: The kind of probe whose thread goes on, such as `readiness`; empty = none.
+
+        """
         with self._probing:
             for kind, prober in self._probers:
                 if kind != but:

@@ -45,12 +45,13 @@ class ContainerGroup:
     """The cgroup of one container.
 
     Attributes:
-        role: The role of the container's pod.
-        name: The name of the group, unique in the bring-up.
-        limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
-        folders: Controller (`cpu`, `memory`) → (cgroup version, folder); on version 2 both have the same folder.
-        unapplied: The limits that could not be applied, each with the reason.
-        no_room: The reason why limits or a requested folder for CPU could not be set up; empty if nothing failed.
+        role: The role of the container's pod, such as `proxy`.
+        name: The name of the group, unique among those of one start of a system.
+        limits: Resource (`cpu`, `memory`) → limit as the manifest writes it, such as `200m`.
+        folders: Cgroup controller (`cpu`, `memory`) → (cgroup version, folder). On version 2, both have the same
+            folder.
+        unapplied: The limits that could not be applied, each as a text with the reason.
+        no_room: Why the folders could not be made or the limits not be written; empty if nothing failed.
 
     """
 
@@ -64,17 +65,18 @@ class ContainerGroup:
     no_room: str = ""
 
     def join(self) -> str:
-        """Return shell commands that move the shell into the group, and so everything that the shell starts.
+        """Return shell commands that move the shell that runs them into the group.
 
-        The commands write the process id 0, which stands for the writing process.
+        The processes that the shell starts later are in the group, too. The commands write 0 for the process id, which
+        means the writing process.
         """
         folders = dict.fromkeys(folder for _, folder in self.folders.values())
         return "".join(f"echo 0 >{shlex.quote(str(folder / 'cgroup.procs'))}\n" for folder in folders)
 
     def seen(self) -> tuple[tuple[Path, str], ...]:
-        """Return the bind mounts that show a container its own limits, as a runtime does.
+        """Return the bind mounts with which a container sees its own limits, as under a container runtime.
 
-        Each is a (folder of the group, mount point of the hierarchy).
+        Each bind mount is a tuple (folder of the group, mount point of the cgroup hierarchy).
         """
         places = _find_places()
         return tuple(dict.fromkeys((folder, places[key].mount) for key, (_, folder) in self.folders.items()))
@@ -93,10 +95,10 @@ class ContainerGroup:
         return counts
 
     def squeeze(self, cpu: str | None) -> None:
-        """Set another CPU limit for the container from now on.
+        """Change the CPU limit of the running container.
 
         Args:
-            cpu: The limit as a manifest writes it. None restores the manifest's limit.
+            cpu: The limit as a manifest writes it, such as `20m`. None restores the limit that the manifest sets.
 
         Raises:
             MeasuringError: The limit cannot be applied.
@@ -113,7 +115,7 @@ class ContainerGroup:
             raise MeasuringError(place, str(error), "`just doctor` tries limits") from None
 
     def out_of_memory(self) -> str:
-        """Return a sentence if the kernel has killed a process of the group for lack of memory, else ""."""
+        """Return a message if the kernel has killed a process of the group because of its memory limit; else an empty text."""
         if not self.counts().get("oom_kills"):
             return ""
         limit = cgroup.format_limit("memory", _read_limit("memory", *self.folders["memory"]))
@@ -122,7 +124,8 @@ class ContainerGroup:
     def remove(self, within_s: float = REMOVE_WITHIN_S) -> None:
         """Remove the group's folders; its processes must have ended.
 
-        A folder that the kernel does not let go in time is left to the next start's `sweep`.
+        The kernel may refuse this for some time after the end of a process. A folder that it still refuses to remove
+        after `within_s` seconds stays. The next lab's `sweep` removes it.
 
         Args:
             within_s: The seconds to try for, over all folders.
@@ -146,14 +149,17 @@ class Groups:
         self._groups: list[ContainerGroup] = []
 
     def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> ContainerGroup:
-        """Make the cgroup of one container; a limit that does not hold here is no error, but noted in the group.
+        """Create the cgroup of one container, with its limits.
+
+        A limit that cannot be applied raises no error: it is noted in `ContainerGroup.unapplied`.
 
         Args:
-            role: The role of the container's pod.
+            role: The role of the container's pod, such as `proxy`.
             name: A unique name of the group.
             place: The text that names the container in messages.
             limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
-            room: Whether to make a folder for CPU in any case, so that `ContainerGroup.squeeze` works later.
+            room: Whether to make a folder for CPU even without a CPU limit, so that `ContainerGroup.squeeze` works
+                later.
 
         """
         supported: dict[CgroupController, str] = {key: limits[key] for key in CONTROLLERS if key in limits}
@@ -191,11 +197,11 @@ class Groups:
         return group
 
     def unapplied(self) -> list[str]:
-        """Return one text for each requested limit that does not hold, with the reason; replicas are not repeated."""
+        """Return a text with the reason for each limit that could not be applied; equal texts of replicas appear once."""
         return list(dict.fromkeys(fault for group in self._groups for fault in group.unapplied))
 
     def counters(self) -> dict[str, int]:
-        """Return cumulative counts by `<role>/<name>`, summed over the role's containers that have a cgroup folder.
+        """Return the cumulative counts of all groups by `role/name`, summed over the containers of a role.
 
         OOM kills are left out, because `deaths` reports them in words.
         """
@@ -207,7 +213,7 @@ class Groups:
         return counters
 
     def deaths(self) -> list[tuple[str, str]]:
-        """Return (group name, message) of the containers that ran out of memory."""
+        """Return a (group name, message) for each container that has run out of memory."""
         return [(group.name, message) for group in self._groups if (message := group.out_of_memory())]
 
     def remove(self) -> None:
@@ -217,10 +223,13 @@ class Groups:
 
 
 def make_label() -> str:
-    """Return the beginning of this lab's folder names: device of the host's /proc, outer process, and its start.
+    """Return the text with which the names of all this lab's cgroup folders begin.
+
+    The text is `lab-DEVICE-PID-START-`: the device number of the machine's /proc, and the id and start time of the
+    lab's outermost process. So `sweep` can see whether the lab still lives.
 
     Raises:
-        LookupError: The host's /proc does not show the lab's outer process.
+        LookupError: The machine's /proc does not show the lab's outermost process.
 
     """
     proc, pid = find_host_proc()
@@ -231,7 +240,10 @@ def make_label() -> str:
 
 
 def sweep() -> list[Path]:
-    """Remove the folders of dead labs of this machine and return them; folders of living labs and of others stay."""
+    """Remove the cgroup folders that ended labs have left on this machine, and return the removed folders.
+
+    Folders of living labs, and folders that no lab has made, stay.
+    """
     proc, _ = find_host_proc()
     device, removed = Path(proc).stat().st_dev, list[Path]()
     for mount in {place.mount for place in _find_places().values()}:
@@ -249,11 +261,12 @@ def sweep() -> list[Path]:
 
 
 def delegate() -> None:
-    """Enable controllers for children of the lab's cgroup, if systemd delegated that group to us.
+    """Make it possible to create cgroups with CPU and memory limits below the lab's own cgroup, if systemd allows it.
 
-    It must be a version 2 group that contains only our processes and those we descend from; in any other
-    situation nothing is done. A group with processes cannot give controllers to its children. So the processes move
-    into a new child group (leaf). Call this outside the lab's namespaces, where all those processes are visible.
+    Nothing is done unless systemd has delegated the group to us, it is of version 2, and it contains only our
+    processes and our ancestors. A version 2 group with processes cannot give controllers to child groups. So its
+    processes are first moved into a new child group (leaf). Call this outside the lab's namespaces, where all those
+    processes are visible.
     """
     places = set(_find_places().values())
     if len(places) != 1 or (place := places.pop()).version != 2 or place.folder == place.mount:
@@ -279,12 +292,12 @@ def delegate() -> None:
 
 
 def try_limits() -> tuple[bool, str]:
-    """Limit a process of ours for a moment, as a test of the machine.
+    """Limit the CPU and memory of a process for a moment, to find out whether limits work on this machine.
 
-    Before that, controllers are enabled for the lab's group where it is delegated (`delegate`), and they stay enabled.
+    Before that, `delegate` prepares the lab's own cgroup for limits. This preparation is not undone.
 
     Returns:
-        True and the cgroup versions that were used; or False and the reason why limits do not work.
+        True and a text with the cgroup versions that were used; or False and the reason why limits do not work.
 
     """
     delegate()
@@ -295,13 +308,13 @@ def try_limits() -> tuple[bool, str]:
 
 
 def find_limit_fault(limits: Mapping[str, str], squeezed: bool = False) -> str:
-    """Try limits of a container and return the reason why they would not hold here; empty if they hold.
+    """Return the reason why a container's limits would not work on this machine; empty if they work.
 
-    A group is made and removed again.
+    A cgroup with the limits is made as a test, and removed again.
 
     Args:
         limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
-        squeezed: Whether to try instead that the CPU limit can be changed while the container runs.
+        squeezed: Whether to test something else instead: whether the CPU limit of a running container can be changed.
 
     """
     group = Groups().make("lab", "trial", "trial", limits, room=squeezed)
@@ -318,7 +331,7 @@ def find_limit_fault(limits: Mapping[str, str], squeezed: bool = False) -> str:
 
 
 def _try_to_join(group: ContainerGroup) -> str:
-    """Return the reason why a process of ours cannot join a group; empty if it can."""
+    """Start a process that joins a group, and return the reason why this fails; empty if it succeeds."""
     argv = ["sh", "-euc", f"{group.join()}cat /proc/self/cgroup"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode or not all(folder.name in done.stdout for _, folder in group.folders.values()):
@@ -327,7 +340,16 @@ def _try_to_join(group: ContainerGroup) -> str:
 
 
 def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupController]) -> Path:
-    """Return the folder in which a new group has these controllers. Raises LookupError if there is none."""
+    """Return the folder in which a new child group would have the given controllers.
+
+    Args:
+        place: The cgroup of this process.
+        controllers: The cgroup controllers that the new group needs.
+
+    Raises:
+        LookupError: Neither this group nor one above it gives these controllers to its children.
+
+    """
     folder = Path(place.folder)
     if place.version == 1:
         return folder
@@ -341,7 +363,13 @@ def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupControll
 
 
 def _apply(controller: CgroupController, version: int, folder: Path, value: Fraction | None) -> None:
-    """Write a limit into a group's folder, and check that the kernel keeps this limit; None removes a CPU limit.
+    """Write a limit into the folder of a cgroup, and check that the kernel keeps this limit.
+
+    Args:
+        controller: `cpu` or `memory`.
+        version: The cgroup version, 1 or 2.
+        folder: The folder of the group.
+        value: The limit in CPUs or bytes; None removes a CPU limit.
 
     Raises:
         OSError: A file cannot be written or read.
@@ -362,7 +390,7 @@ def _read_limit(controller: CgroupController, version: int, folder: Path) -> Fra
 
 
 def _find_places() -> dict[CgroupController, cgroup.CgroupPlace]:
-    """Return the groups of this process, for those controllers that are mounted here."""
+    """Return the cgroup of this process for each controller (`cpu`, `memory`) whose hierarchy is mounted here."""
     places: dict[CgroupController, cgroup.CgroupPlace] = {}
     for controller in CONTROLLERS:
         with contextlib.suppress(LookupError, OSError):
@@ -372,7 +400,10 @@ def _find_places() -> dict[CgroupController, cgroup.CgroupPlace]:
 
 
 def _is_delegated(folder: Path) -> bool:
-    """Return whether systemd marked the group as delegated: trusted.delegate, or user.delegate since version 251."""
+    """Return whether systemd has delegated a cgroup to its user, as an extended attribute of the folder shows.
+
+    The attribute is `trusted.delegate`, or `user.delegate` since systemd 251.
+    """
     for name in ("user.delegate", "trusted.delegate"):
         with contextlib.suppress(OSError):
             return os.getxattr(folder, name) == b"1"
@@ -380,10 +411,14 @@ def _is_delegated(folder: Path) -> bool:
 
 
 def process_state(proc: str, pid: int) -> tuple[str, int] | None:
-    """Return the state and start of a process in a /proc; None if there is no such process.
+    """Return the state and the start time of a process; None if there is no such process.
+
+    Args:
+        proc: The path of the /proc folder to read, such as `/proc`.
+        pid: The process id.
 
     Returns:
-        The state's letter, such as `Z` for a zombie, and the start in clock ticks since boot.
+        The letter of the state, such as `Z` for a zombie, and the start time in clock ticks since the boot.
 
     Raises:
         OSError: The process cannot be read for another reason.

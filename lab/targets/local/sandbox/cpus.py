@@ -11,9 +11,10 @@ from lab.model.endpoint import Role
 
 
 def list_available() -> list[int]:
-    """Return the CPUs that this process may use, sibling threads of one core next to each other.
+    """Return the numbers of the CPUs that this process may use, ordered by socket and core.
 
-    Without CPU affinity (macOS) they are all CPUs.
+    So the sibling threads of a core are next to each other. On systems without CPU affinity (macOS), all CPUs are
+    returned in numerical order.
     """
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))
@@ -21,11 +22,16 @@ def list_available() -> list[int]:
 
 
 def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
-    """Divide CPUs among the roles, the proxy's first, so that the proxy has complete cores.
+    """Divide CPUs among the roles proxy, generator, backend and lab.
 
-    2 CPUs   proxy 1, generator + backend + lab 1
-    3 CPUs   proxy 1, generator 1, backend + lab 1
-    n >= 4   proxy n/2, generator n/4 (a generator in C drives several proxy cores), backend + lab the remaining ones
+    The lab is this process; it shares the CPUs of the backend.
+
+    - 2 CPUs: 1 for the proxy, 1 for generator, backend and lab.
+    - 3 CPUs: 1 for the proxy, 1 for the generator, 1 for backend and lab.
+    - n ≥ 4 CPUs: n/2 for the proxy, n/4 for the generator, the remaining ones for backend and lab.
+
+    The proxy gets the first CPUs, so that it has complete cores. The generator needs fewer, because one core of a
+    generator in C drives several of a proxy.
 
     Args:
         cpus: The CPUs in the order of `list_available`.
@@ -53,7 +59,7 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
 
 
 def format_list(cpus: frozenset[int]) -> str:
-    """Format CPUs in the kernel's list form.
+    """Format CPU numbers as a list that the kernel and taskset understand.
 
     >>> format_list(frozenset({0, 2}))
     '0,2'
@@ -62,7 +68,7 @@ def format_list(cpus: frozenset[int]) -> str:
 
 
 def _read_topology(cpu: int) -> tuple[int, int, int]:
-    """Return (socket, core, CPU); socket and core are 0 if the kernel does not report them."""
+    """Return (socket, core, CPU) of a CPU as a key for sorting; socket and core are 0 if the kernel does not report them."""
     topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
         return int((topology / "physical_package_id").read_text()), int((topology / "core_id").read_text()), cpu

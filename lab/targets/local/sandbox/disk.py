@@ -41,9 +41,10 @@ _CHECKOUT = Path(__file__).resolve().parents[4]
 
 
 class DiskVolumes:
-    """The volumes on disk of one bring-up (one start of a system from nothing).
+    """The volumes on disk (folders that containers mount) of one bring-up, that is, one start of a system.
 
-    The first call of `folder` makes the parent folder of all volumes, and `remove` removes that folder.
+    All volumes are below one parent folder. The first call of `folder` makes the parent folder, and `remove` removes
+    it.
     """
 
     def __init__(self) -> None:
@@ -51,10 +52,10 @@ class DiskVolumes:
         self._ended = threading.Event()
 
     def folder(self, pod: str, volume: str) -> Path:
-        """Make a new, empty folder for a volume of a pod, writable by every container.
+        """Make a new, empty folder for a volume of a pod, into which every container may write; return its path.
 
         Raises:
-            UsageError: `check` refuses the place.
+            UsageError: The place for volumes is not usable (see `check`).
             OSError: The folder cannot be made.
 
         """
@@ -67,14 +68,14 @@ class DiskVolumes:
         return path
 
     def remove(self) -> None:
-        """Remove the folders of all volumes; called after the last writer has ended."""
+        """Remove the folders of all volumes; call this after all processes that write into them have ended."""
         self._ended.set()
         if self._parent is not None:
             self._parent.remove()
             self._parent = None
 
     def _cut(self, folder: Path) -> None:
-        """Cut files larger than CUT_BYTES to nothing, every CUT_EVERY_S seconds, until `remove` is called."""
+        """Truncate files larger than CUT_BYTES to nothing, every CUT_EVERY_S seconds until `remove` is called."""
         while not self._ended.wait(CUT_EVERY_S):
             for file in folder.rglob("*"):
                 with suppress(OSError):  # it disappeared in the meantime
@@ -87,10 +88,10 @@ def _get_place() -> Path:
 
 
 def check() -> Path:
-    """Return the folder for volumes on disk, made if it does not exist.
+    """Return the folder in which volumes on disk are made; it is created if it does not exist.
 
     Raises:
-        UsageError: The folder is in memory, full, or not writable for us.
+        UsageError: The folder lies in memory (tmpfs), has too little free space, or is not writable for this user.
 
     """
     place, remedy = _get_place(), f"name a folder on a disk with {PLACE_VARIABLE}=FOLDER"
@@ -107,14 +108,12 @@ def check() -> Path:
 
 
 def filesystem(path: Path, follow: bool = True) -> str:
-    """Return the type of a path's filesystem, such as ext4, as our mount namespace shows it.
-
-    The result is empty if no mount holds the path.
+    """Return the type of the filesystem on which a path lies, such as `ext4`; empty if no mount contains the path.
 
     Args:
         path: The path.
-        follow: Whether to return, for an overlay, the type of the filesystem that the overlay writes to, if we can
-            see that filesystem.
+        follow: What to return for an overlay filesystem. True returns the type of the filesystem to which the overlay
+            writes, if that is visible here; False returns `overlay`.
 
     """
     mount = cgroup.find_mount(cgroup.parse_mounts(Path("/proc/self/mountinfo").read_text()), str(path.resolve()))
@@ -126,5 +125,5 @@ def filesystem(path: Path, follow: bool = True) -> str:
 
 
 def sweep() -> None:
-    """Remove the folders of volumes that ended lab processes left behind."""
+    """Remove the folders of volumes that ended labs have left behind."""
     scratch.sweep_folders(_get_place().glob(f"{_PREFIX}*"))

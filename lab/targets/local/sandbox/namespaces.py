@@ -84,9 +84,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def enter(argv: Sequence[str]) -> int:
-    """Run `python -m lab ARGV` inside fresh namespaces; return its exit status (128 + n if signal n ended it).
+    """Run `python -m lab ARGV` inside new namespaces, and return its exit status (128 + n if signal n ended it).
 
-    SIGINT and SIGTERM are passed on, once each, whether they came from a terminal or from `kill`.
+    This process then only waits (as the outer process) for the process inside (the inner process). It forwards SIGINT
+    and SIGTERM to the inner process, each once, whether a terminal or `kill` has sent them.
+
+    Args:
+        argv: The arguments of the lab's command.
 
     Raises:
         UsageError: The machine does not allow the namespaces, or a program is missing.
@@ -145,12 +149,19 @@ def enter(argv: Sequence[str]) -> int:
 
 
 def report_arrival() -> None:
-    """Notify the outer process that the namespaces exist, so that no later failure is blamed on their creation."""
+    """Notify the process outside the namespaces that this process has started inside them.
+
+    Without this message, the outer process would blame a later failure on the creation of the namespaces.
+    """
     os.write(int(os.environ[INSIDE]), b"+")
 
 
 def attach() -> None:
-    """Watch the outer process and `prepare` the namespaces: a target's first act inside them."""
+    """Prepare new namespaces for measurements, and start a thread that watches the process outside them.
+
+    A target calls this first, inside the namespaces. The thread passes on the signals of the outer process, and ends
+    this process when the outer one is gone.
+    """
     outer = socket.socket(fileno=int(os.environ.pop(INSIDE)))
     outer.set_inheritable(False)
     os.set_inheritable(int(os.environ[OUTSIDE]), False)
@@ -164,9 +175,15 @@ def attach() -> None:
 
 @contextmanager
 def serving_scripts() -> Iterator[int]:
-    """Run the project's scripts, on request, for a process inside the namespaces, which cannot reach the network.
+    """Make it possible for a process inside the namespaces to have one of the project's scripts run outside them.
 
-    The block starts that process with the yielded descriptor number in the environment variable LAB_OUTSIDE.
+    Inside the namespaces there is no network, so a script that downloads something must run here. A thread of this
+    process runs each requested script.
+
+    Yields:
+        The number of a file descriptor (a socket) over which scripts are requested. The block must start the inner
+        process with this descriptor open, and with the number in the environment variable LAB_OUTSIDE.
+
     """
     server_end, client_end = socket.socketpair()
     threading.Thread(target=_serve_scripts, args=(server_end,), name="outside", daemon=True).start()
@@ -177,9 +194,10 @@ def serving_scripts() -> Iterator[int]:
 
 
 def _serve_scripts(server_end: socket.socket) -> None:
-    """Run one of the project's scripts for each line that the socket receives, and send back its exit status.
+    """Run one of the project's scripts for each line that arrives on a socket, and send back the script's exit status.
 
-    A line is a JSON list of the script's name and its arguments.
+    A line is a JSON list of the script's name and its arguments. The loop ends when the other end of the socket is
+    closed.
     """
     with server_end, server_end.makefile("r") as requests:
         for line in requests:
@@ -190,7 +208,7 @@ def _serve_scripts(server_end: socket.socket) -> None:
 
 
 def prepare() -> None:
-    """Cover /run, bring the loopback interface up, and raise the limit of open files, inside the namespaces."""
+    """Mount an empty /run, bring the loopback interface up, and raise the limit of open files; call it inside the namespaces."""
     # NixOS finds its tools through a link in /run.
     links = [(path, path.readlink()) for path in Path("/run").iterdir() if path.is_symlink()]
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab", "/run"], check=True)
@@ -207,16 +225,16 @@ def prepare() -> None:
 
 
 def is_real_root() -> bool:
-    """Return whether this process is root of the machine, and not only of a user namespace."""
+    """Return whether this process is root on the machine itself, not only in a user namespace."""
     return os.geteuid() == 0 and Path("/proc/self/uid_map").read_text().split()[1] == "0"
 
 
 def set_namespace(path: Path, kind: int = 0x40000000) -> None:
-    """Move the calling thread, and no other, into a namespace (setns(2)).
+    """Move the calling thread into a namespace (setns(2)); other threads of the process stay where they are.
 
     Args:
-        path: The file of the namespace.
-        kind: The kind of namespace; the default is CLONE_NEWNET.
+        path: The file of the namespace, such as /run/netns/NAME.
+        kind: The kind of namespace, as a flag of clone(2); the default is CLONE_NEWNET.
 
     Raises:
         OSError: The kernel refuses.
@@ -232,10 +250,10 @@ def set_namespace(path: Path, kind: int = 0x40000000) -> None:
 
 
 def make_unshare_command(as_root: bool) -> list[str]:
-    """Return the beginning of a command line that runs a command as PID 1 of new namespaces.
+    """Return the beginning of a command line that runs a command as PID 1 in new namespaces.
 
-    The command is killed when its parent dies. The user namespace is made first and separately, because making one
-    would clear a parent-death signal that was set before.
+    The command is killed when its parent dies (by a parent-death signal). The kernel clears this signal when a process
+    makes a user namespace. So the user namespace is made first, by a separate program.
 
     Args:
         as_root: Whether the caller is root, so that no user namespace is needed.
@@ -247,13 +265,14 @@ def make_unshare_command(as_root: bool) -> list[str]:
 
 
 def _watch(outer: socket.socket) -> None:
-    """Send this process's main thread the signals that the outer process received, until the outer process is gone.
+    """Pass the signals that the outer process has received on to this process's main thread; end when that process is gone.
 
-    Then this process, PID 1 of the namespaces, exits, and everything in them ends. The outer process may also
-    disappear without having read what this process sent (ConnectionError).
+    This process is PID 1 of the namespaces. When the outer process is gone, it exits, and the kernel then ends
+    everything in the namespaces.
 
     Args:
-        outer: The socket to the outer process.
+        outer: The socket to the outer process. It may break (ConnectionError) if the outer process ends suddenly,
+            which counts as its end.
 
     """
     main = threading.main_thread().ident
@@ -268,9 +287,9 @@ def _watch(outer: socket.socket) -> None:
 
 
 def _end_with_just() -> None:
-    """Ask the kernel to send this process SIGTERM when its parent ends, if the parent is `just`.
+    """Let the kernel send SIGTERM to this process when its parent ends, if the parent is the command runner `just`.
 
-    Otherwise a killed `just` would leave its recipe running.
+    Otherwise the lab would go on after `just` was killed.
     """
     parent = os.getppid()
     if read_text_if_readable(f"/proc/{parent}/comm").strip() == "just":

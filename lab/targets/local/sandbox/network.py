@@ -61,12 +61,12 @@ _NEAR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class SideNames:
-    """The beginnings of names and addresses (lane) that keep two concurrently running systems apart.
+    """The prefixes of names and addresses for one side of a pair, so that two systems can be up without collisions.
 
     Attributes:
         prefix: The beginning of the names of network namespaces.
-        device: The beginning of the names of the interfaces on the node that lead to pods; a number follows.
-        addresses: The first two numbers of all IP addresses.
+        device: The beginning of the names of the node's interfaces to pods; a number follows.
+        addresses: The first two numbers of all IP addresses, such as `10.64`.
 
     """
 
@@ -81,7 +81,7 @@ SIDE_NAMES: Mapping[Side, SideNames] = {"left": SideNames(), "right": SideNames(
 
 @dataclass(frozen=True, slots=True)
 class NetworkPlace:
-    """A place: the network namespace of a pod, the client or the node, with one IP address.
+    """A network namespace with one IP address: that of a pod, of the client or of the node.
 
     Attributes:
         name: The name of the place, unique within a system.
@@ -96,17 +96,17 @@ class NetworkPlace:
 
     @property
     def namespace(self) -> str:
-        """The name by which `ip` knows the place's network namespace, unique among all systems that are up."""
+        """The network namespace's name for `ip netns`, which is unique among all systems that are up."""
         return f"{self.prefix}{self.name}"
 
     @property
     def path(self) -> Path:
-        """The file that stands for the place's network namespace, as nsenter and setns(2) take it."""
+        """The path of the network namespace's file (/run/netns/…), which nsenter and setns(2) take."""
         return Path("/run/netns") / self.namespace
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """The beginning of a command line that runs a command in the place's network namespace."""
+        """The start of a command line; a command that is appended to it runs in this network namespace."""
         return ("nsenter", f"--net={self.path}", "--")
 
 
@@ -116,16 +116,17 @@ End = tuple[NetworkPlace, str]
 
 @dataclass(slots=True)
 class Network:
-    """The network of one bring-up (one start of a system): places, which are network namespaces, and their links.
+    """The network of one bring-up (one start of a system): its places, each a network namespace, and links between them.
 
-    `build_network` makes the places and `remove` removes them; `add` and `drop` serve pods that come and go. A
-    dropped place keeps its number, because addresses and interface names are made from these numbers.
+    `build_network` makes all places, and `remove` removes them. `add` and `drop` do this for a single pod while the
+    system is up. A dropped place stays in `places`, because its number there must not be used again: addresses and
+    interface names contain these numbers.
 
     Attributes:
-        places: The places, dropped ones included.
-        lane: The names and addresses of the system's side.
-        borrowed: Name of a pod → name of the place that it uses, made for an earlier pod. A pod on the host network
-            has such a place, because the network of the node outlives the pod.
+        places: The places, including dropped ones.
+        lane: The prefixes of names and addresses for the system's side of a pair.
+        borrowed: Name of a pod → name of the place that the pod uses, if it was made for an earlier pod. A pod on the
+            host network takes over its predecessor's place, because the network of a node outlives a pod.
 
     """
 
@@ -138,19 +139,25 @@ class Network:
 
     @property
     def addresses(self) -> Mapping[str, str]:
-        """The IP addresses in the network, by the name of a place or of a pod that uses an earlier pod's place."""
+        """Name → IP address, for each place (the network namespace of a pod, the client or the node).
+
+        A pod that uses the place of an earlier pod is included by its own name, too.
+        """
         return {name: self[name].address for name in (*(place.name for place in self.places), *self.borrowed)}
 
     def device(self, target: str) -> str:
-        """Return the name of the interface that leads directly to a place, which is the same in all other places."""
+        """Return the name of the interface that leads directly to a place.
+
+        In every other place that is linked to it, this interface has the same name.
+        """
         return f"to{self._find_number(target)}"
 
     def add(self, name: str, links: Sequence[tuple[str, str]]) -> NetworkPlace:
-        """Add a place (a network namespace), joined by links to existing places, and return it.
+        """Create one more place (a network namespace) and its links to existing places, and return the place.
 
         Args:
             name: The name of the new place.
-            links: Pairs of place names.
+            links: Pairs of names of places to link.
 
         Raises:
             CalledProcessError: `ip` fails.
@@ -163,11 +170,17 @@ class Network:
         return place
 
     def borrow(self, name: str, predecessor: str) -> None:
-        """Give a pod the place of an earlier pod, its predecessor."""
+        """Let a new pod use the place (the network namespace) of an earlier pod.
+
+        Args:
+            name: The name of the new pod.
+            predecessor: The name of the earlier pod.
+
+        """
         self.borrowed = {**self.borrowed, name: self[predecessor].name}
 
     def drop(self, name: str) -> None:
-        """Remove the network namespace of a place that no process uses any more, and its link to the node.
+        """Remove the network namespace of a place, and the place's link to the node; no process may use it any more.
 
         Raises:
             CalledProcessError: `ip` fails.
@@ -176,10 +189,10 @@ class Network:
         run_ip([], [f"link del {self._name_node_device(name)}", f"netns del {self[name].namespace}"])
 
     def remove(self) -> None:
-        """Remove all namespaces.
+        """Remove the network namespaces of all places.
 
-        The links to the node are removed first. Otherwise they would exist after this call, until the kernel has
-        cleaned up the namespaces.
+        The links to the node are removed first. Otherwise they would exist for some time after this call, until the
+        kernel has cleaned up the namespaces.
         """
         existing = [place for place in self.places if place.path.exists()]
         links = [f"link del {self._name_node_device(place.name)}" for place in existing]
@@ -193,11 +206,11 @@ class Network:
         return f"{self.lane.device}{self._find_number(name)}"
 
     def make(self, new: Sequence[NetworkPlace], links: Sequence[tuple[str, str]]) -> None:
-        """Make the network namespaces of new places, and join the places to the node and, by links, to each other.
+        """Create the network namespaces of new places, connect each place to the node, and create the given links.
 
         Args:
-            new: The places to make; `places` has them already.
-            links: Pairs of place names.
+            new: The places to create, which `places` already contains.
+            links: Pairs of names of places to link.
 
         Raises:
             CalledProcessError: `ip` fails.
@@ -230,12 +243,14 @@ class Network:
 def build_network(
     names: Sequence[str], links: Sequence[tuple[str, str]], lane: SideNames = SIDE_NAMES["left"]
 ) -> Network:
-    """Make places of these names and one for the client, all joined to the node and, by links, to each other.
+    """Create the network of a system: one place (a network namespace) for each name and one for the client.
+
+    Every place is connected to the node, and to other places by the given links.
 
     Args:
         names: The names of the places, without the client's.
-        links: Pairs of place names.
-        lane: The names and addresses of the system's side.
+        links: Pairs of names of places to link.
+        lane: The prefixes of names and addresses for the system's side of a pair.
 
     Raises:
         CalledProcessError: `ip` fails; what was made is removed again.
@@ -257,14 +272,14 @@ def _make_place(name: str, index: int, lane: SideNames) -> NetworkPlace:
 
 
 def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
-    """Write sysctls (entries of /proc/sys) inside a place's network namespace.
+    """Write sysctls (files below /proc/sys) inside the network namespace of a place.
 
     Args:
-        place: The place.
+        place: The place: a network namespace of a pod, the client or the node.
         settings: Name of the sysctl, such as `net.core.somaxconn` → value.
 
     Raises:
-        OSError: An entry cannot be written; the error's `filename` is the path of the entry.
+        OSError: A sysctl cannot be written; the error's `filename` is the path of its file.
 
     """
     for name, value in settings.items():
@@ -273,7 +288,7 @@ def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
 
 
 def open_sink(port: int) -> socket.socket:
-    """Open a UDP socket on the node that nobody reads: the kernel drops what does not fit its buffer.
+    """Open a UDP socket on the node from which nobody reads, so that the kernel drops what does not fit its buffer.
 
     Raises:
         OSError: The socket cannot be opened.
@@ -286,7 +301,12 @@ def open_sink(port: int) -> socket.socket:
 
 
 def connect(place: NetworkPlace, address: tuple[str, int], timeout_s: float) -> socket.socket:
-    """Open a TCP connection from a place (a network namespace) to an address (host, port).
+    """Open a TCP connection from inside a place's network namespace, and return its socket.
+
+    Args:
+        place: The place.
+        address: The host and port to connect to.
+        timeout_s: The timeout in seconds of the connecting, and of later operations on the socket.
 
     Raises:
         OSError: The connection cannot be opened.
@@ -296,9 +316,9 @@ def connect(place: NetworkPlace, address: tuple[str, int], timeout_s: float) -> 
 
 
 def call_in(place: NetworkPlace, action: Callable[[], T]) -> T:
-    """Call a function in a new thread inside a place's network namespace, and return the function's result.
+    """Call a function in a new thread that is inside a place's network namespace, and return the function's result.
 
-    A socket that the function makes stays in that namespace. An error of the function is raised here.
+    A socket that the function makes stays in that namespace. An error of the function is raised in the caller.
     """
     result = Future[T]()
 
@@ -316,7 +336,7 @@ def call_in(place: NetworkPlace, action: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def as_measuring_error() -> Iterator[None]:
-    """Turn the failure of a program, or a refusal of the kernel (OSError), in the block into a MeasuringError."""
+    """Raise a MeasuringError instead of a CalledProcessError or an OSError of the block."""
     remedy = "`just doctor` checks what it needs"
     try:
         yield
@@ -328,7 +348,11 @@ def as_measuring_error() -> Iterator[None]:
 
 
 def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
-    """Run commands of `ip`, one per line.
+    """Run several commands of the program `ip` at once (`ip -batch`).
+
+    Args:
+        options: The options of `ip` for all commands, such as `-n NAMESPACE`.
+        lines: The commands, without the word `ip`.
 
     Raises:
         CalledProcessError: A command fails.
@@ -339,18 +363,18 @@ def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
 
 
 def make_hosts_command(addresses: Mapping[str, str], folder: Path, hosts_file: Path = HOSTS) -> tuple[str, ...]:
-    """Return the beginning of a command line that runs a command for which host names resolve to these addresses.
+    """Return the start of a command line; for a command appended to it, host names resolve to the given addresses.
 
-    The names of the machine's hosts file stay. The command gets a private mount namespace, in which a new file
-    covers the hosts file, because the hosts of another system may have the same names.
+    The command gets its own mount namespace, in which a new file covers /etc/hosts. So another system that is up can
+    use the same host names. The names in the machine's own hosts file stay.
 
     Args:
-        addresses: Host → address.
+        addresses: Host name → IP address.
         folder: The folder for the new file.
         hosts_file: The file to cover.
 
     Raises:
-        MeasuringError: The file cannot be read.
+        MeasuringError: The machine's hosts file cannot be read.
 
     """
     try:
@@ -366,11 +390,11 @@ def make_hosts_command(addresses: Mapping[str, str], folder: Path, hosts_file: P
 
 
 def shape(links: Sequence[tuple[End, End]], mbit: float | None) -> None:
-    """Limit the rate of every link at both of its ends, with a token bucket (tc tbf).
+    """Limit the rate of every link in both directions, with a token bucket (tc tbf) at each of its two ends.
 
     Args:
-        links: The ends of each link.
-        mbit: The rate in Mbit/s. None removes the shaping.
+        links: The two ends of each link. An end is a tuple (network namespace, name of the interface in it).
+        mbit: The rate in Mbit/s. None removes the limit.
 
     Raises:
         MeasuringError: tc fails, or shows another rate afterwards.
@@ -392,13 +416,17 @@ def shape(links: Sequence[tuple[End, End]], mbit: float | None) -> None:
 
 
 def link_counters(links: Sequence[tuple[End, End]]) -> Mapping[str, int]:
-    """Return `client/rx_bytes` and `client/tx_bytes` of all links, cumulative, as the client's interfaces count.
+    """Return how many bytes the client has received and sent over its links so far.
 
-    They are bytes of Ethernet frames without preamble, gap and checksum. A send that is not cut on the way (GSO)
-    has one frame's headers, so the count is at most 5 % less than on a wire.
+    The bytes are those of Ethernet frames without preamble, gap and checksum. Large sends that the kernel does not
+    split into frames (GSO) have the headers of one frame only. So the counts are up to 5 % less than on a wire.
 
     Args:
-        links: The ends of each link, the client's end first.
+        links: The two ends of each link, the client's end first. An end is a tuple (network namespace, name of the
+            interface in it).
+
+    Returns:
+        `client/rx_bytes` and `client/tx_bytes`, each summed over all links.
 
     """
     received = sent = 0
@@ -410,7 +438,7 @@ def link_counters(links: Sequence[tuple[End, End]]) -> Mapping[str, int]:
 
 
 def _make_bucket(rate_bytes: float) -> list[str]:
-    """Return tc's options for a token bucket of a rate in bytes/s."""
+    """Return the options of `tc qdisc replace` for a token bucket with a rate in bytes/s."""
     try:  # the packet scheduler's clock: 1/HZ, or a nanosecond if the kernel has fine timers (psched's 4th number)
         tick_s = 1 / int(Path("/proc/net/psched").read_text().split()[3], 16)
     except (OSError, IndexError, ValueError, ZeroDivisionError):
@@ -421,9 +449,11 @@ def _make_bucket(rate_bytes: float) -> list[str]:
 
 
 def _read_rate(place: NetworkPlace, device: str) -> float:
-    """Return the rate of an interface's token bucket in bytes/s, 0 without one.
+    """Return the rate in bytes/s of the token bucket at an interface; 0 if there is none.
 
-    Raises MeasuringError if the output of tc cannot be read.
+    Raises:
+        MeasuringError: The output of tc cannot be read.
+
     """
     done = _run_tc(place, "-j", "qdisc", "show", "dev", device)
     try:
@@ -435,7 +465,10 @@ def _read_rate(place: NetworkPlace, device: str) -> float:
 
 
 def _run_tc(place: NetworkPlace, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run tc for a place and return the completed command; its exit status is 127 if tc cannot be started."""
+    """Run tc inside a place's network namespace, and return the completed command.
+
+    The exit status is 127 if tc cannot be started.
+    """
     try:
         return subprocess.run(["tc", "-n", place.namespace, *arguments], capture_output=True, text=True, check=False)
     except OSError as error:
