@@ -59,6 +59,24 @@ class RateCost:
         return self.idle.effect / self.marginal.effect if positive else None
 
 
+def format_cost(estimate: stats.Estimate, is_marginal: bool, signed: bool) -> tuple[str, str]:
+    """Format an idle cost in thousandths of a CPU core (mCPU), or a marginal cost in µs, and its interval.
+
+    Args:
+        estimate: The cost, in CPU cores or in CPU seconds per request.
+        is_marginal: Whether it is a marginal cost.
+        signed: Whether it is a difference, which has a sign.
+
+    Returns:
+        Two texts, such as `+48 mCPU` and `[+45, +52]`; the second is `–` for fewer than six blocks.
+
+    """
+    scale, unit = (1e6, "µs") if is_marginal else (1e3, "mCPU")
+    text = f"{estimate.effect * scale:{'+' if signed else ''}.3g} {unit}"
+    ends = "–" if estimate.interval is None else f"[{', '.join(f'{end * scale:+.3g}' for end in estimate.interval)}]"
+    return text.replace("-", "−"), ends.replace("-", "−")
+
+
 def compute_rate_costs(summary: Summary) -> list[RateCost]:
     """Compute the idle cost (CPU cores at rate 0) and marginal cost (CPU seconds per further request) of each arm.
 

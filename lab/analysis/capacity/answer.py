@@ -3,9 +3,10 @@
     cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
 c is the price of a request: the proxy's CPU time for it, in seconds. The formula is the utilisation law (U = X·S, Denning & Buzen 1978)
-solved for the cores; it is linear in cores. Between two measured loads c is taken to be linear in the proxy's idle share, because a request
-that finds the proxy asleep also pays for waking it (PASTA, Wolff 1982). That is a model, so the interval covers everything between the two
-loads. Outside of the measured loads the price of the nearest load is a bound. The answer does not cover latency, memory, bandwidth or other
+solved for the cores; it is linear in cores. Between two measured rates c follows from the proxy's idle cost and marginal cost, the line
+through the cores that it used at both (`lab.analysis.rate_costs`). Between a rate and saturation c is taken to be linear in the proxy's idle
+share, because a request that finds the proxy asleep also pays for waking it (PASTA, Wolff 1982). That is a model, so the interval covers
+everything between the two loads. Outside of the measured loads the price of the nearest load is a bound. The answer does not cover latency, memory, bandwidth or other
 machines: they are among its assumptions.
 """
 
@@ -229,13 +230,26 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
     low_busy, low = next(pair for pair in reversed(measured) if pair[0] < utilisation)
     high_busy, high = next(pair for pair in measured if pair[0] > utilisation)
     low_draws, high_draws = draw_medians(low.costs_s), draw_medians(high.costs_s, SEED + 1)
+    low_cost_s, high_cost_s = median(low.costs_s), median(high.costs_s)
+    blocks = min(len(low.costs_s), len(high.costs_s))
+    basis = f"{low.point.page}, between {low.text} and {high.text}; {format_blocks(blocks)} of {low.arm.name}"
+    share = (utilisation - low_busy) / (high_busy - low_busy)
+    if low.point.rate_rps and high.point.rate_rps:
+        weights = np.array([(1 - share) * low.point.rate_rps, share * high.point.rate_rps]) / (
+            low.point.rate_rps + share * (high.point.rate_rps - low.point.rate_rps)
+        )
+        draws = (
+            weights[0] * low_draws + weights[1] * high_draws
+            if low_draws is not None and high_draws is not None
+            else None
+        )
+        value_s = float(weights @ (low_cost_s, high_cost_s))
+        caution = "no load was measured near it: the price follows from the proxy's idle cost and marginal cost, the line through both loads"
+        return RequestCost(value_s, draws, blocks, basis, caution, (low, high))
     draws = None
     if low_draws is not None and high_draws is not None:
         draws = low_draws + (high_draws - low_draws) * np.random.default_rng(SEED).uniform(size=DRAWS)
-    low_cost_s, high_cost_s = median(low.costs_s), median(high.costs_s)
-    value_s = low_cost_s + (high_cost_s - low_cost_s) * ((utilisation - low_busy) / (high_busy - low_busy))
-    blocks = min(len(low.costs_s), len(high.costs_s))
-    basis = f"{low.point.page}, between {low.text} and {high.text}; {format_blocks(blocks)} of {low.arm.name}"
+    value_s = low_cost_s + (high_cost_s - low_cost_s) * share
     caution = (
         f"no load was measured near {100 * utilisation:.0f} % busy: the price is that of the proxy's idle share between the two,"
         " which is a model; its interval is all between them"

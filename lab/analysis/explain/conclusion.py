@@ -27,12 +27,13 @@ from lab.analysis.explain.run import (
 from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.analysis.rate_costs import compute_rate_costs, format_cost
 from lab.model.metrics import find_metric
 from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
 from lab.stats.power import compute_mde, count_blocks_to_detect
-from lab.stats.units import format_blocks, format_duration
+from lab.stats.units import format_blocks, format_duration, format_rate
 from lab.systems.table import SYSTEMS
 
 MOST_VERDICTS, MOST_LOADS = 3, 3
@@ -99,6 +100,7 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
         for verdict in run_verdicts:
             yield verdict.text if summary.disturbed else verdict.headline, (verdict,)
             most = MOST_LOADS if len(run_verdicts) == 1 else 1
+            yield from ((line, ()) for line in _describe_rate_costs(summary, verdict.arm))
             yield from ((line, ()) for line in _describe_loads(summary, verdict.arm, most) if not summary.disturbed)
         return
     for kind, word in WORDS.items():
@@ -193,6 +195,23 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
     if len(effects) > most:
         left = len(effects) - most
         yield f"  and {left} more load{'s' if left > 1 else ''}, in the table"
+
+
+def _describe_rate_costs(summary: Summary, arm: str) -> Iterator[str]:
+    """Yield a line with what a variant changes in idle cost and marginal cost, where a run has two rates of one load.
+
+    The line names the rate below which the idle cost is most of the baseline's cost; a difference in it matters there.
+    """
+    costs = compute_rate_costs(summary)
+    for cost in (cost for cost in costs if cost.arm == arm and cost.idle_change and cost.marginal_change):
+        assert cost.idle_change and cost.marginal_change
+        idle, marginal = (
+            " ".join(format_cost(change, change is cost.marginal_change, signed=True))
+            for change in (cost.idle_change, cost.marginal_change)
+        )
+        even = next((base.even_rate for base in costs if base.arm == cost.against), None)
+        matters = f"; the first matters below some {format_rate(float(f'{even:.2g}'))} req/s, the second above" if even else ""
+        yield f"  idle cost {idle}, each further request {marginal}{matters}"
 
 
 def _describe_decision(effect: Effect) -> str:

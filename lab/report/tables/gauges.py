@@ -23,7 +23,7 @@ from lab.analysis import pidstat
 from lab.analysis.aggregate.generations import VarianceComponents
 from lab.analysis.explain.notes import describe_misleading
 from lab.analysis.judge.rows import Summary, SummaryRow
-from lab.analysis.rate_costs import RateCost
+from lab.analysis.rate_costs import RateCost, format_cost
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.report.grid import Fold, Grid, Part, Sentences, make_columns, make_row, make_sentence, make_title
@@ -147,24 +147,16 @@ def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
     for cost in costs:
         changes = cost.idle_change, cost.marginal_change
         idle, marginal = changes if None not in changes else (cost.idle, cost.marginal)
-        for name, estimate, scale, unit in (("idle cost", idle, 1e3, "mCPU"), ("marginal cost", marginal, 1e6, "µs")):
+        for name, estimate in (("idle cost", idle), ("marginal cost", marginal)):
             assert estimate is not None
-            text = (
-                f"{estimate.effect * scale:+.3g} {unit}"
-                if estimate in changes
-                else f"{estimate.effect * scale:.3g} {unit}"
-            )
-            ends = "–"
-            if estimate.interval is not None:
-                low, high = (f"{end * scale:+.3g}" for end in estimate.interval)
-                ends = f"[{low}, {high}]"
+            text, ends = format_cost(estimate, estimate is marginal, estimate in changes)
             role = f"against {cost.against}" if estimate in changes else "itself"
-            rows.append(make_row(cost.arm, role, name, text.replace("-", "−"), ends.replace("-", "−"), str(estimate.n)))
+            rows.append(make_row(cost.arm, role, name, text, ends, str(estimate.n)))
     low, high = costs[0].rates
     even = next((cost.even_rate for cost in costs if cost.even_rate is not None), None)
     note = f"idle cost: CPU at rate 0; marginal cost: CPU of each additional request; from {low:,.0f} and {high:,.0f} req/s."
     if even is not None:
-        note += f" A difference in idle cost matters below some {format_rate(even)} req/s for each proxy, one in marginal cost above."
+        note += f" A difference in idle cost matters below some {format_rate(float(f'{even:.2g}'))} req/s for each proxy, one in marginal cost above."
     heads = make_columns(("variant", "", "cost at two rates", "CPU", "95 % interval", "n"), left=(0, 1, 2, 4))
     return [
         Grid(heads, tuple(rows), Fold((0, 1), (2, 3, 4, 5), indent=2), gaps=(2, 1), blank=True),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.analysis.explain.conclusion import conclude_run
 from lab.analysis.rate_costs import RateCost, compute_rate_costs
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
@@ -16,6 +17,7 @@ from lab.stats import paired as stats
 from lab.tests.report.tables.test_run import summary_of
 from lab.tests.support.factories import make_plan, make_point
 from lab.tests.support.golden import print_page
+from lab.tests.support.made_runs import made_record
 
 RATES = (200.0, 1500.0)
 IDLE, MARGINAL = 0.02, 40e-6
@@ -57,6 +59,15 @@ def test_both_costs_and_their_differences_are_what_was_put_in() -> None:
     text = print_page(rate_costs_page([*costs.values()]))
     assert "against baseline" in text and "+50 mCPU" in text and "+8 µs" in text
     assert "from 200 and 1,500 req/s" in text and max(map(len, text.splitlines())) <= 110
+
+
+def test_the_verdict_says_at_which_rates_each_difference_matters() -> None:
+    run = planned()
+    summary = summary_of(run, {"keepalive": "cpu_per_request"}, change=using())
+    lines = [line for line, _ in conclude_run(summary, made_record("run-1", run))]
+    (line,) = [line for line in lines if "idle cost" in line]
+    assert "idle cost +50 mCPU [" in line and "each further request +8 µs [" in line
+    assert line.endswith("; the first matters below some 500 req/s, the second above")
 
 
 def test_one_rate_or_two_close_ones_or_different_loads_say_nothing_about_rest() -> None:

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,19 @@ def test_between_two_loads_the_price_is_linear_in_the_idle_share() -> None:
     assert cost(*far, *near, load(25e-6, busy=0.72)).interval_s == pytest.approx((25e-6, 25e-6))
     short = cost(far[0], load([20e-6] * 5))
     assert (short.interval_s, short.blocks) == (None, 5)
+
+
+def test_between_two_rates_the_price_follows_from_idle_cost_and_marginal_cost() -> None:
+    """A proxy that uses 0.1 cores at rest and 20 µs for each request, of one core: 70 % busy at 30,000 requests a second."""
+    rates = (5_000, 40_000)
+    loads = [
+        replace(load(0.1 / rate + 20e-6, busy=0.1 + 20e-6 * rate), point=make_point(f"rate-{rate}", rate_rps=rate))
+        for rate in rates
+    ]
+    between = cost(*loads)
+    assert between.value_s == pytest.approx(0.1 / 30_000 + 20e-6)
+    assert between.interval_s == pytest.approx((between.value_s, between.value_s))
+    assert "idle cost and marginal cost" in between.caution
 
 
 def test_beyond_the_measured_loads_the_nearest_price_is_a_bound() -> None:
