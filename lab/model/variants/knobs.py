@@ -124,13 +124,16 @@ class Check(Record, coerce_numbers_to_str=True):
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """The key of what a read-back reads; two read-backs with one key can both hold only with the same value."""
+        """The key of the setting that this read-back reads. Two read-backs with equal keys must expect equal values."""
         counted = None if self.times is None else self.value
         return (self.kind, self.role, self.name, self.context, self.port, self.process, counted)
 
 
 class Knob(Record):
-    """The annotations of one component (`metadata.annotations`, each key under `lab/`)."""
+    """A knob: one setting that can be added to a variant, as described by the annotations of its kustomize component.
+
+    Each field is read from the annotation `lab/FIELD`, unless it is the folder's name.
+    """
 
     name: str = Field(description="the component's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it sets, and what was set before")
@@ -185,15 +188,19 @@ class Knob(Record):
 
 
 def knob_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the names of the components' folders."""
+    """Return the names of all knobs (single settings), which are the folders in `components`."""
     return annotated.list_folders(manifests / annotated.COMPONENTS)
 
 
 def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
-    """Read the annotations of one component and check them.
+    """Read the annotations of one knob (a setting, as a kustomize component) and check them.
+
+    Args:
+        name: The name of the component's folder.
+        manifests: The folder of the manifests.
 
     Raises:
-        UsageError: There is no such component, or its file is faulty; the error has file, key and remedy.
+        UsageError: There is no such component, or its file is faulty. The message has file, key and remedy.
 
     """
     refuse_unknown(name, knob_names(manifests), "variant", f"unknown knob '{name}'")
@@ -216,9 +223,9 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
 
 @dataclass(frozen=True, slots=True)
 class PatchTarget:
-    """The target of a patch: one object by kind and name, or all objects of a kind with certain labels.
+    """The target of a kustomize patch: one object by kind and name, or all objects of a kind that have certain labels.
 
-    `labels` is a selector in one of three forms: `key`, `key=value`, `key in (value, value)`.
+    `labels` is a selector of one of the forms `key`, `key=value` and `key in (value, value)`; empty = by name.
     """
 
     kind: str
@@ -229,7 +236,7 @@ class PatchTarget:
         return f"{self.kind}/{self.name}" if self.name else f"{self.kind} with {self.labels}"
 
     def means(self, obj: Mapping[str, Any]) -> bool:
-        """Return whether the patch applies to this object."""
+        """Return whether a patch with this target applies to a Kubernetes object."""
         metadata, form = obj.get("metadata", {}), _SELECTOR.fullmatch(self.labels)
         if obj.get("kind") != self.kind or form is None:
             return obj.get("kind") == self.kind and metadata.get("name") == self.name
@@ -241,13 +248,13 @@ _SELECTOR = re.compile(r"(?P<key>[\w./-]+)(?:=(?P<one>[\w.-]+)| in \((?P<any>[\w
 
 
 def parse_patch_targets(content: dict[str, Any], place: str) -> list[PatchTarget]:
-    """Return the target of every patch that has one.
+    """Return the explicit targets of the patches in a kustomization.yaml, and check that each is exact.
 
     A target must be exact, because kustomize silently drops a patch that matches nothing.
 
     Args:
-        content: The content of a kustomization.yaml.
-        place: The place of the error.
+        content: The content of the file.
+        place: The file's name for the error message.
 
     Raises:
         UsageError: A target is neither an exact kind and name, nor a kind and a selector of labels.
