@@ -153,7 +153,7 @@ def judged_claims() -> Sequence[ClaimVerdict]:
 
 
 def make_settings_text() -> str:
-    """Return the content of data/settings.json, from the committed runs."""
+    """Return the content of data/settings.json: what the committed runs show of each setting, as JSON."""
     return json.dumps(settings.make_settings(list_steps(_runs(), judged_claims()), judged_claims()), indent=1) + "\n"
 
 

@@ -46,7 +46,10 @@ NO_PAIR = "nothing is paired: the target has one place, or there are too few blo
 
 
 class PlannedFor(Record):
-    """The effect that the number of blocks was chosen to detect, fixed before the first sample."""
+    """The effect that a run is to detect, from which its number of blocks (repetitions) was computed.
+
+    It is fixed before the first sample. `effect` is a fraction (0.05 = 5 %), `power` the probability of detecting it.
+    """
 
     effect: float = Field(description="as a fraction: 0.05 = 5 %")
     metric: str = Field(description="that wants the most blocks")
@@ -57,7 +60,10 @@ class PlannedFor(Record):
 
 
 class Promise(Record):
-    """The minimum detectable effect of a run in one metric at one point, fixed before the first sample."""
+    """The smallest effect that a run is expected to detect in one metric at one load point.
+
+    It is fixed before the first sample. `effect` is a fraction (0.05 = 5 %), which is detected with 90 % probability.
+    """
 
     metric: str
     point: str
@@ -99,7 +105,7 @@ class PlannedAnew:
 
 
 class Design(Record):
-    """The measurements of a run and the effects that it is expected to detect, decided before the first sample."""
+    """The design of a run, fixed before the first sample: what is measured how often, and which effects it should detect."""
 
     blocks: int
     places: tuple[PlannedPlace, ...] = Field(description="what is measured where; of a search its first trial")

@@ -28,7 +28,10 @@ _KINDS = "kinds of disturbances"
 
 
 class Recorder(AbstractContextManager["Recorder"], Protocol):
-    """A context manager around a measurement that records what happens to the system, as the system reports it."""
+    """The interface of a context manager that records what happens to a system inside its `with` block.
+
+    It records what the system itself reports, such as pods that become ready.
+    """
 
     def events(self) -> Sequence[Event]:
         """Return all recorded events, timed by the lab's clock; call it only after the `with` block.
@@ -53,7 +56,7 @@ class Disturbable(Protocol):
     """
 
     def entry(self) -> Endpoint:
-        """Return the address that clients use: the proxy, or the backend where there is no proxy."""
+        """Return the address that clients use: that of the proxy, or of the backend in a system without a proxy."""
         ...
 
     def backend_endpoint(self) -> Endpoint:
@@ -113,9 +116,9 @@ class Disturbable(Protocol):
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper (a round-trip server) next to a role, on the role's CPUs.
+        """Start a helper process, such as a server for measuring round trips, in the network and on the CPUs of a role.
 
-        The helper ends with the system at the latest.
+        It ends when the system ends, at the latest.
         """
         ...
 
@@ -131,7 +134,10 @@ class Disturbable(Protocol):
         ...
 
     def recorder(self) -> Recorder:
-        """Return a recorder of pods, endpoints, probes, restarts and reloads from now on (see `lab.model.events`)."""
+        """Return a context manager that records events: of pods, endpoints, probes, restarts and reloads.
+
+        `lab.model.events` lists the kinds of events.
+        """
         ...
 
     def clock(self) -> ClockOffset:
@@ -228,7 +234,7 @@ class Disturbance(Record, strict=True):
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The components of manifests/fixtures that a disruption adds to every variant of the run."""
+        """The names of components in manifests/fixtures that this disruption adds to the manifests of every variant of a run."""
         return ()
 
     @property

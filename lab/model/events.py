@@ -61,7 +61,7 @@ class Event:
 
 
 class EventLog:
-    """A list of events that any thread may add to."""
+    """A log of events (what happened to a system under load), to which any thread may add."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -89,7 +89,7 @@ class EventLog:
         self._events.append(Event(time.time() if at_s is None else at_s, source, role, object, kind, detail))
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Add several events."""
+        """Add several events to the log."""
         self._events.extend(events)
 
     @property

@@ -53,7 +53,7 @@ class RawRequest:
 
     @property
     def method(self) -> str:
-        """The method in the request line."""
+        """The method in the request line of this request, such as `GET`."""
         return self.head.split(b" ", 1)[0].decode("latin-1")
 
     @property

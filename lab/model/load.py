@@ -102,7 +102,7 @@ class GeneratorLoad:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of every request of this load, without Host."""
+        """The headers that every request of this load has, by name, without Host."""
         coding = "gzip" if self.gzip else "br" if self.brotli else ""
         return {**({"Accept-Encoding": coding} if coding else {}), **(FORWARDED if self.forwarded else {})}
 

@@ -86,7 +86,7 @@ class Metric:
 
     @property
     def ratio(self) -> bool:
-        """True if two arms are compared by their ratio in this metric, as rates and latencies of steady loads are."""
+        """True if two variants are compared by their ratio in this metric, as rates and latencies of steady loads are."""
         return self.kind == "ratio"
 
     @property
@@ -262,7 +262,7 @@ def read_spread(histogram: Histogram) -> float | None:
 
 
 def memory_bytes(sample: Sample) -> float | None:
-    """Return the peak memory of the proxy, or of the backend where there is no proxy; None where unknown."""
+    """Return the peak memory of the proxy in bytes, or of the backend in a system without a proxy; None if unknown."""
     usage = sample.usage.get("proxy") or sample.usage.get("backend")
     return float(usage.rss_bytes) if usage else None
 

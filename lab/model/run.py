@@ -25,7 +25,10 @@ K6_OUT = "out"
 
 
 class VariantRecord(Record):
-    """The record of a variant in a run, in addition to its manifests."""
+    """The record of a variant in `run.json`: its name, its settings, its baseline and its primary metric.
+
+    The variant's manifests are stored separately.
+    """
 
     name: str
     title: str
@@ -79,7 +82,7 @@ class VariantRecord(Record):
 
 
 class NotMeasured(Record):
-    """A requested variant that this machine or target cannot measure: a row of the table without a number."""
+    """A requested variant that cannot be measured on this machine or target, with the reason and a remedy."""
 
     variant: str
     what: str = Field(description="in a word or two: cores, open files, host-wide")
@@ -165,9 +168,10 @@ class Probe(Record):
     why: str = Field(default="", description="why nothing was tried; empty = something was")
 
     def __str__(self) -> str:
-        """Return the decision as a sentence.
+        """Return what was decided about the rate, as a sentence.
 
-        `rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500 req/s`
+        Example: `rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500
+        req/s`
         """
         if self.why:
             return f"{self.point}: {self.why}"
@@ -194,7 +198,10 @@ class PairSlot(Layout):
 
 
 class RunRecord(Record):
-    """The content of `run.json`: everything that is fixed before the first sample, and how the run was resumed."""
+    """The content of `run.json`: everything about a run that is fixed before its first sample.
+
+    In addition, it records when the run was resumed after an interruption.
+    """
 
     schema_version: int = SCHEMA
     id: str
@@ -330,7 +337,7 @@ class RunRecord(Record):
         return derive_design(self.plan(), self.solo | unpaired, self.different_systems, **fields)
 
     def plan(self) -> Plan:
-        """Return the plan from the recorded slots and pairs."""
+        """Return the plan of this run (its measurements in order), restored from the record's `slots` and `pairs`."""
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}
         pairs = {pair.order: pair for pair in self.pairs}

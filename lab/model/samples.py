@@ -232,7 +232,7 @@ class Sample(Record):
 
     @property
     def valid(self) -> bool:
-        """True if this sample counts, which is the verdict `valid`."""
+        """True if the verdict of this sample is `valid`, so that its numbers count."""
         return self.verdict == "valid"
 
     @property

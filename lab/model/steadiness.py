@@ -42,7 +42,7 @@ THROTTLED_SHARE = 0.05
 
 
 class Change(Record):
-    """A lasting change of the rate or of the CPU time per request within one sample."""
+    """A lasting change within one sample, of the rate or of the CPU time per request: when it happened and by how much."""
 
     at_s: float = Field(description="how long the first part lasted, in seconds since the load began")
     rate_before_rps: float

@@ -668,7 +668,7 @@ def find_file_of_form(path: Path) -> tuple[Path, str] | None:
 
 
 def sweep_names() -> list[str]:
-    """Return the names of all sweeps in `lab/sweeps/`: those of the files and those of their forms."""
+    """Return the sorted names of all sweeps (lists of loads) in `lab/sweeps/`, including the forms that files define."""
     files = list(FOLDER.glob("*.toml"))
     return sorted(
         [*(path.stem for path in files), *(f"{path.stem}-{form}" for path in files for form in _form_names(path))]

@@ -187,5 +187,5 @@ class System(Disturbable, Protocol):
         ...
 
     def log_tail(self) -> str:
-        """Return the last lines of the proxy's and backend's error output."""
+        """Return the last lines of the error output of proxy and backend, as one text."""
         ...

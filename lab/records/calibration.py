@@ -196,7 +196,7 @@ class CalibrationFolder:
 
     @classmethod
     def create(cls, record: CalibrationRecord) -> CalibrationFolder:
-        """Create the folder of a new calibration, with its record in it.
+        """Create the folder of a new calibration (a comparison of load generators with a test server), with its record.
 
         Raises:
             StoreError: The folder cannot be written.

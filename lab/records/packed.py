@@ -79,7 +79,7 @@ def pack_lines(lines: Iterable[str]) -> bytes:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that `pack_lines` made.
+    """Return the lines of text in a compressed file that `pack_lines` made.
 
     Raises:
         OSError: The file cannot be read.
@@ -383,7 +383,10 @@ class HistogramCache:
 
     @cached_property
     def _found(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Ints, Ints]]]:
-        """The rows of the cache: (sample, state) → series → buckets and their counts; empty without a valid cache."""
+        """The rows of the cache file: (sample id, text that identifies the output) → series → (bucket numbers, counts).
+
+        It is empty if there is no valid cache.
+        """
         try:
             frame = pl.read_parquet(self.path.read_bytes())
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):

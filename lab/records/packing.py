@@ -55,7 +55,7 @@ class FolderSize:
 
     @classmethod
     def of(cls, folder: Path) -> FolderSize:
-        """Return the size of a folder."""
+        """Return the size of a folder: the number of files in it and its subfolders, and their bytes."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         return cls(len(sizes), sum(sizes))
 

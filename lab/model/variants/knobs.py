@@ -38,37 +38,39 @@ CostPlace = Literal["process", "shared"]
 
 
 class Check(Record, coerce_numbers_to_str=True):
-    """A read-back: a value that the running system must have before a sample counts.
+    """A read-back: a check that the running system has a certain value before it is measured.
 
-    kind        what is compared with `value`
-    sysctl      /proc/sys in the pod's network namespace (`name`)
-    backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
-    limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
-    processes   the number of processes whose title starts with `process`
-    affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
-    environment an environment variable (`name`) of the container's main process
-    quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
-    ports       the range of local ports (`1024 65000`) that outgoing connections use; connections are really made
-    entry       the address that load is sent to: `pod` if it is that of the role's first pod itself, else the address
-    node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
-    rps         the CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
-    page        the rest of a line that a proxy's status page shows on `port` of its pod's loopback (`name`: the page's path, a space,
-                and the beginning of the line); `absent` without such a line
-    argument    an option (`name`: `--concurrency`) of the command line of the container's main process; `absent` without it
-    configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without it
-    pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
-    pods        the number of pods of the role that run and are ready
-    budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets in force over the role's pods
-    echo        a header (`name`) as it reaches the backend, for a request that seems to have passed two proxies (`context`: its further
-                headers); `client` is the address of the connection's client, `balancer` that of the load balancer
-    routes      the number of routes that answer, each under its host
-    shards      the number of proxies that share the routes, each of which answers for its hosts only
-    tls         the result of a client's handshake on every host (`name`: version or cipher, in OpenSSL's words, group or key: X25519, `RSA 2048`)
-    termination the place where TLS ends, from the certificate that a client sees and from what reaches the backend
-    disk        the way in which the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+    The value that is read depends on `kind`, and is compared with `value`:
 
-    Any other kind belongs to one proxy system, whose package in `lab.systems` defines the meaning of `name` and the other keys it has: `context`,
-    `among` (one of several values is enough), `times` (the number of occurrences). `lab.systems.table.refuse_checks` refuses unknown kinds.
+        sysctl      /proc/sys in the pod's network namespace (`name`)
+        backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
+        limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
+        processes   the number of processes whose title starts with `process`
+        affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
+        environment an environment variable (`name`) of the container's main process
+        quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
+        ports       the range of local ports (`1024 65000`) that outgoing connections use; connections are really made
+        entry       the address that load is sent to: `pod` if it is that of the role's first pod itself, else the address
+        node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
+        rps         the CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+        page        the rest of a line that a proxy's status page shows on `port` of its pod's loopback (`name`: the page's path, a space,
+                    and the beginning of the line); `absent` without such a line
+        argument    an option (`name`: `--concurrency`) of the command line of the container's main process; `absent` without it
+        configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without it
+        pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
+        pods        the number of pods of the role that run and are ready
+        budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets in force over the role's pods
+        echo        a header (`name`) as it reaches the backend, for a request that seems to have passed two proxies (`context`: its further
+                    headers); `client` is the address of the connection's client, `balancer` that of the load balancer
+        routes      the number of routes that answer, each under its host
+        shards      the number of proxies that share the routes, each of which answers for its hosts only
+        tls         the result of a client's handshake on every host (`name`: version or cipher, in OpenSSL's words, group or key: X25519, `RSA 2048`)
+        termination the place where TLS ends, from the certificate that a client sees and from what reaches the backend
+        disk        the way in which the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+
+    Any other kind belongs to one proxy system. The system's package in `lab.systems` defines what `name` means, and
+    whether the check has further keys: `context`, `among` (one of several values is enough) or `times` (the number of
+    occurrences). `lab.systems.table.refuse_checks` refuses unknown kinds.
     """
 
     KINDS: ClassVar[Mapping[str, tuple[str, str]]] = {
