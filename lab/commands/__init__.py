@@ -69,7 +69,7 @@ class Verb:
 
 
 class RanInsideError(Exception):
-    """The signal that this command was run again by a child process in the target's namespaces, and has ended there.
+    """The signal that a child process in Linux namespaces has run this command again, and has ended.
 
     This process has nothing more to do. `status` is the exit status of the child process.
     """

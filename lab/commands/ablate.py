@@ -93,7 +93,7 @@ def _measure_runs(
     store: AblationStore,
     keep: Callable[[], object] | None = None,
 ) -> int:
-    """Print the plan of all runs of an ablation, and measure the ones that are missing or incomplete.
+    """Print the plan of all runs of an ablation (one for each sweep), and measure those that are not complete.
 
     Args:
         options: The parsed options.

@@ -93,7 +93,7 @@ def end_on_sigterm() -> None:
 
 
 def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
-    """Return the command with which the user continues a run or an ablation, such as `just bench --resume NAME`.
+    """Return the command that continues a run or an ablation (series of runs), such as `just bench --resume NAME`.
 
     Args:
         options: The parsed options. The cluster's context and the name that the user gave to `--resume` are taken from
@@ -107,7 +107,7 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 
 def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
-    """Return the function that tries before a run which rates the target can serve on both sides of a pair at once.
+    """Return the function that tries before a run which rates two systems at once can serve on this target.
 
     Returns:
         None if only the plan is requested (`--plan`), so that nothing must be loaded.

@@ -68,7 +68,7 @@ class LineObserver:
         self._print_line(f"       [yellow]{escape(message)}[/]")
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Do nothing when a pair (two arms measured at once) has been measured."""
+        """Do nothing when a pair (two variants measured at once) has been measured."""
 
     def failed(self, slot: Slot, error: LabError) -> None:
         """Print that the system for a planned measurement did not start, and the error."""
@@ -119,7 +119,7 @@ class RunTerminal(LineObserver):
         self._now = f"block {slot.block} of {self._blocks}  {_name_arms(slot)}  {doing}"
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Count a solo measurement as done, and print the reason if its sample is invalid.
+        """Count a solo measurement (one system alone on the machine) as done; print the reason if its sample is invalid.
 
         Args:
             slot: The planned measurement.
@@ -131,14 +131,14 @@ class RunTerminal(LineObserver):
         self._count(slot, sample, last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Count the measurement of a pair as done, and print the reason if a sample of it is invalid.
+        """Count the measurement of a pair (two variants at once) as done, and print the reason if a sample is invalid.
 
         From a valid pair the difference in CPU time per request is added to the effects so far.
 
         Args:
             slot: The planned measurement.
-            own: The sample of `slot.arm`.
-            base: The sample of the arm on the other side of the pair.
+            own: The sample of `slot.arm`, the variant that is compared with the other one.
+            base: The sample of the variant on the other side of the pair.
             last: Whether this was the last attempt, so that the measurement is not repeated.
 
         """
@@ -181,9 +181,10 @@ class RunTerminal(LineObserver):
         self._block = following
 
     def _list_effects(self) -> Iterator[str]:
-        """Yield a line with the effect on CPU time per request so far, for each arm and load with at least three blocks.
+        """Yield a line with the effect on CPU time per request so far, for each variant and load with three blocks or more.
 
-        It is only for information: nothing stops or continues because of it.
+        A block is a repetition of all measurements. The line is only for information: nothing stops or continues
+        because of it.
         """
         metric = METRICS["cpu_per_request"]
         for (arm, point), blocks in self._costs.items():
@@ -211,7 +212,7 @@ class RunTerminal(LineObserver):
 
 
 def _name_arms(slot: Slot) -> str:
-    """Return the name of the planned measurement's arm, or of a pair's two arms as `A | B`."""
+    """Return the name of the planned measurement's arm (a variant in the run), or of a pair's two arms as `A | B`."""
     return f"{slot.arm.name} | {slot.other}" if slot.against else slot.arm.name
 
 

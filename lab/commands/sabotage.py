@@ -58,7 +58,7 @@ def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _record_trial(names: Sequence[str], talk: Console, target: Target) -> int:
-    """Try which variants and sweeps (lists of loads) work on a target, and write the result into data/trials.
+    """Try which variants and sweeps (lists of loads) a target (place to run systems) supports, and record the result.
 
     Args:
         names: The variants to try; empty = all.

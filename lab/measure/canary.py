@@ -60,7 +60,7 @@ class Canary:
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults of a sample with this canary, each as a reason and a sentence; empty if the canary is good."""
+        """The faults of a sample because of this checked request, each as a reason and a sentence; empty if it was good."""
         return [(Reason.WRONG_BACKEND, message) for message in (self.refusal, self.fault) if message]
 
 

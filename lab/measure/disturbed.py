@@ -169,7 +169,7 @@ class DisruptedRegime:
     ) -> tuple[GeneratorOutcome, Observation]:
         """Warm up, then load the system while the disruption acts and all events are recorded.
 
-        In a control run nothing is disrupted.
+        In a control run, which shows the load without the disruption, nothing is disrupted.
 
         Args:
             warm_up: A function that makes the warm-up.

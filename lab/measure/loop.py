@@ -103,7 +103,7 @@ class Observer(Protocol):
         Args:
             slot: The planned measurement.
             own: The sample of `slot.arm`.
-            base: The sample of the arm on the other side.
+            base: The sample of the variant on the other side.
             last: Whether the measurement is not repeated.
 
         """
@@ -136,7 +136,7 @@ class _Systems:
         up: The running systems.
         lasting: The context managers of the running systems.
         fresh: How many times they were stopped and started again.
-        first: The state of each system just after its start, by the name of its arm.
+        first: The state of each system just after its start, by the name of its arm (the variant in the run).
 
     """
 

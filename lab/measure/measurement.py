@@ -180,7 +180,7 @@ class LoadStart:
 
     Attributes:
         before: The state before the warm-up; None = it was not examined, and the load is made in any case.
-        fresh_bring_ups: How many times the system was stopped and started again in its block.
+        fresh_bring_ups: How many times the system was stopped and started again because of earlier loads.
         warms_up: Whether the load has a warm-up.
         rate_rps: For a pair without warm-up: the requests per second that an earlier warm-up answered; 0 = unknown.
         seen: The states at the "start" and at the "end" of the load.

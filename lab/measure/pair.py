@@ -209,7 +209,7 @@ class PairRun:
 
     @property
     def layout(self) -> Layout:
-        """The planned layout of the pair: which side the arm has, which side starts first, and which one runs first."""
+        """The planned layout of the pair: which variant has which side, which side starts first, and which one runs first."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:

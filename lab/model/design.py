@@ -87,9 +87,9 @@ class PlannedPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """The extra fresh starts of a system within a block that a plan is certain to need.
+    """The extra starts of systems that a plan is certain to need, besides those at the beginning of each block.
 
-    A block measures every arm once, normally on one start per system. Some loads are known from earlier runs to leave
+    A block measures every variant once, normally on one start per system. Some loads are known from earlier runs to leave
     the system unusable for the next load, so that it must be started again.
 
     Attributes:
@@ -136,8 +136,7 @@ class Design(Record):
         Args:
             arm: The name of the arm.
             point: The name of the load point.
-            paired: Whether to return the measurement in a pair (with `arm` as the pair's own arm) instead of the solo
-                one.
+            paired: Whether to return the measurement in a pair (two arms at once) instead of the solo one.
 
         """
         matches = (place for place in self.places if (place.arm, place.point) == (arm, point))
@@ -145,13 +144,13 @@ class Design(Record):
 
 
 def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collection[str], **fields: Any) -> Design:
-    """Return the design of a run, which summarizes its plan: how often each arm is measured at each point, and how.
+    """Return the design of a run, which summarizes its plan: how often each variant is measured at each point, and how.
 
     Args:
-        plan: The plan, a list of single measurements (slots).
+        plan: The plan, a list of single measurements: solo ones, and pairs of two variants at once.
         solo: The reason why solo samples decide the effect, not pairs, by (arm, point); pairs decide for absent keys.
             `find_solo_places` returns such a mapping.
-        systems: The names of the arms that run another system than the arm they are compared with.
+        systems: The names of the arms (variants in the run) that run another system than the arm they are compared with.
         fields: Further fields of `Design` that do not follow from the plan, such as `promised`.
 
     """

@@ -266,7 +266,7 @@ class Disturbance(Record, strict=True):
         """
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Disrupt the system, in a thread during the load; control runs do not call this method.
+        """Disrupt the system, in a thread during the load; in control runs (without disruption) it is not called.
 
         It first waits until `at_s` seconds after the load's beginning. It logs the event Begin before it changes
         anything. It logs the event End when all changes are undone, and only then waits for the system's recovery. If

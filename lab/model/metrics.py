@@ -552,7 +552,7 @@ Any other name is refused.
 
 
 def list_compared_metrics(point: LoadPoint) -> tuple[str, ...]:
-    """Return the names of the metrics in which arms are compared under this load."""
+    """Return the names of the metrics in which variants are compared under this load."""
     return DIFFERENCES if point.has_outcome else RATIOS
 
 

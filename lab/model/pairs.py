@@ -17,9 +17,9 @@ MAX_IN_FLIGHT = 0.02
 
 
 class Layout(Record):
-    """The planned layout of a pair (two arms measured at once) at one load point in one block.
+    """The planned layout of a pair (two variants measured at once) at one load point in one block.
 
-    It fixes which side ("left" or "right") each arm has, which side starts first, and how long the time slices are.
+    It fixes which side ("left" or "right") each variant has, which side starts first, and how long the time slices are.
     Over the blocks each choice has both values equally often, in randomized order.
     """
 
@@ -30,7 +30,7 @@ class Layout(Record):
 
     @property
     def turned(self) -> Layout:
-        """A copy of this layout as seen from the pair's other arm: `side`, the side of the arm in question, is swapped."""
+        """A copy of this layout of a pair as seen from the pair's other variant: only the value of `side` is swapped."""
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 

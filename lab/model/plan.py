@@ -75,26 +75,26 @@ class Slot:
     def bring_up(self) -> tuple[int, str, str, str]:
         """The key that is equal for all planned measurements on one start of the system.
 
-        Its parts are the block, the arm, the other arm of a pair (empty if solo), and a load point's name. The last
-        part is empty for ordinary points, which share one start. A point with a disruption or with streams of events
-        needs a fresh system, so its name is part of the key.
+        Its parts are the number of the block, the arm (a variant in the run), the other arm of a pair (empty if solo),
+        and a load point's name. The last part is empty for ordinary points, which share one start. A point with a
+        disruption or with streams of events needs a fresh system, so its name is part of the key.
         """
         return self.block, self.arm.name, self.other, self.point.name if self.point.has_outcome else ""
 
     @property
     def other(self) -> str:
-        """The name of the arm on the other side of the planned pair; empty for a solo measurement."""
+        """The name of the arm (a variant in the run) on the pair's other side; empty for a solo measurement."""
         return self.against.name if self.against else ""
 
     @property
     def turned(self) -> Slot:
-        """The planned measurement of this pair as seen from the other side, with both arms and the layout swapped."""
+        """The planned measurement of this pair as seen from the other side: the two variants and the layout are swapped."""
         assert self.against is not None and self.layout is not None, "only a pair has two sides"
         return replace(self, arm=self.against, against=self.arm, layout=self.layout.turned)
 
     @property
     def sides(self) -> tuple[Slot, ...]:
-        """The planned measurements of both sides of this pair, that of `arm` first; a solo one gives only itself."""
+        """This planned measurement as seen from each of its sides: two for a pair, `arm`'s first; one if it is solo."""
         return (self, self.turned) if self.against else (self,)
 
     @property
@@ -107,8 +107,8 @@ class Slot:
     def sample_id(self, attempt: int, generation: int = 0) -> str:
         """Return the id of a sample of this planned measurement, such as `0012-b03-keepalive-closed`; it names a folder.
 
-        The parts are the position in the plan, the block, the arm and the load point. A pair's other arm and the
-        numbers of reload and repeat are added where they apply.
+        The parts are the position in the plan, the block, the arm (a variant in the run) and the load point. A pair's
+        other arm and the numbers of reload and repeat are added where they apply.
 
         Args:
             attempt: The number of the attempt, from 1; a repeated measurement counts up.
@@ -240,9 +240,9 @@ def plan_samples(
 ) -> Plan:
     """Plan the measurements of a run in a randomized and balanced order.
 
-    The design is a split plot. In every block (a repetition of all arms) each arm starts once, in random order. All
-    load points are measured on that start, but each disrupted point has a start to itself. Each pair in `shape` is one
-    more start.
+    An arm is a variant in the run. The design is a split plot. In every block (a repetition of all arms) each arm
+    starts once, in random order. All load points are measured on that start, but each disrupted point has a start to
+    itself. Each pair in `shape` is one more start.
 
     - Within a block, all solo arms have one order of points. The orders come from Williams squares
       (`williams_squares`).
@@ -313,9 +313,9 @@ def _draw_solo_orders(
 ) -> dict[int, tuple[str, ...]]:
     """Draw a random order of load points for the solo measurements of each block.
 
-    Blocks in which every arm has an equal set of points are balanced together. In other blocks some arms have only a
-    part of the points. There, `TRIES` orders are drawn, and the one is used in which each point is the first of such an
-    arm most evenly.
+    A block is a repetition of all arms (variants in the run). Blocks in which every arm has an equal set of points are
+    balanced together. In other blocks some arms have only a part of the points. There, `TRIES` orders are drawn, and
+    the one is used in which each point is the first of such an arm most evenly.
 
     Args:
         rng: The source of random numbers.
@@ -367,8 +367,8 @@ def _draw_pair_orders(
 ) -> dict[int, tuple[str, ...]]:
     """Draw a random order of load points for one pair in each of its blocks.
 
-    The solo measurements of the pair's arm are taken into account: over both, each point is the first one equally
-    often.
+    A pair is two arms (variants in the run) that are measured at once. The solo measurements of its arm are taken into
+    account: over both, each point is the first one equally often.
 
     Args:
         rng: The source of random numbers.
@@ -397,7 +397,7 @@ def _draw_pair_orders(
 def _draw_layouts(
     rng: random.Random, blocks: int, counts: Mapping[str, int], pair_blocks: int
 ) -> dict[int, dict[str, Layout]]:
-    """Draw the layouts of one pair: which side each arm has and which side is first, by block and point.
+    """Draw the layouts of one pair of variants: which side each has and which side is first, by block and point.
 
     Every choice is balanced: half of the blocks have one value and half have the other. A point may be measured in only
     some of the pair's blocks. Then the choice of the side is balanced over these blocks exactly, and which side starts
@@ -416,7 +416,7 @@ def _draw_layouts(
     chosen = sorted(rng.sample(range(1, blocks + 1), min(pair_blocks, blocks)))
 
     def halves(items: Sequence[int]) -> list[bool]:
-        """Return a random list with one flag for each block, half of them True."""
+        """Return a random list with one flag for each item, half of them True."""
         return rng.sample([bool(index % 2) for index in range(len(items))], len(items))
 
     side, first_up = (dict(zip(chosen, halves(chosen), strict=True)) for _ in range(2))

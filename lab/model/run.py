@@ -155,8 +155,8 @@ class ProbeTrial(Record):
 class Probe(Record):
     """The rate that a target can serve at one load point on both sides of a pair at once, and the decision that followed.
 
-    A pair is two arms measured at once, each at the offered rate. `decided` is "as-asked" (that rate), "lowered" (pairs
-    at a lower rate) or "solo" (no pairs).
+    A pair is two variants measured at once, each at the offered rate. `decided` is "as-asked" (that rate), "lowered"
+    (pairs at a lower rate) or "solo" (no pairs).
     """
 
     point: str = Field(description="as the sweep calls it")
@@ -186,7 +186,7 @@ class Probe(Record):
 
 
 class PairSlot(Layout):
-    """The record of a planned pair in `run.json`: its number in the plan, the other arm, and the layout."""
+    """The record of a planned pair (two variants at once) in `run.json`: number, other variant, and layout."""
 
     order: int = Field(description="of the slot in the plan, from 1")
     against: str = Field(description="the arm on the other side")
@@ -315,7 +315,7 @@ class RunRecord(Record):
     def solo(self) -> dict[ArmAndPoint, str]:
         """The places where solo samples decide a variant's effect, (arm, point) → the reason in words.
 
-        Elsewhere pairs decide. The rules are those of `find_solo_places`.
+        Elsewhere pairs (two variants measured at once) decide. The rules are those of `find_solo_places`.
         """
         variants = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
         return find_solo_places(self.arms, self.points, variants, self.different_systems)
@@ -355,10 +355,10 @@ class RunRecord(Record):
     def planned(
         self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[ArmAndPoint, str], once: int | None
     ) -> RunRecord:
-        """Return a copy of the run with a newly drawn plan, with pairs where they are possible.
+        """Return a copy of the run with a newly drawn plan, with pairs (two variants at once) where they are possible.
 
         Args:
-            blocks: The number of blocks (repetitions of all arms).
+            blocks: The number of blocks (repetitions of all measurements).
             seed: The seed of all random choices.
             sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
             solo: The reason why solo samples decide, not pairs, by (arm, point).

@@ -250,7 +250,7 @@ class Sample(Record):
 
     @property
     def untimed(self) -> bool:
-        """True if the generator of this sample was paused between the time slices of a pair.
+        """True if the generator of this sample was paused between the time slices of a pair (two alternating variants).
 
         In that case the clock, the rate and the latencies that the generator reports do not count.
         """
@@ -286,7 +286,8 @@ class Sample(Record):
 def key_of_measurement(item: Slot | Sample) -> CellKey:
     """Return the key (`CellKey`) of the measurement that a sample or a planned measurement belongs to.
 
-    The key lets a plan and its samples be matched. For a planned pair it is the key of the side of `item.arm`.
+    The key lets a plan and its samples be matched. For a planned pair (two variants at once) it is the key of the side
+    of `item.arm`.
     """
     if isinstance(item, Slot):
         return item.cells[0]
@@ -301,7 +302,7 @@ def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
 
 
 def belongs_to_block(sample: Sample) -> bool:
-    """Return whether a sample still counts in its block (a repetition of all arms).
+    """Return whether a sample still counts in its block (a repetition of all measurements).
 
     It does not if the block was interrupted and later measured again from its beginning.
     """
@@ -312,8 +313,8 @@ def is_settled(sample: Sample) -> bool:
     """Return whether the measurement of a sample needs no repetition.
 
     This is the case if the sample is valid, if its fault would occur again, or if the measurement was tried often
-    enough (`LoadPoint.attempts`). A pair that misses its offered rate is tried again: the rates of pairs are low enough
-    for their proxies, so the machine must have been busy.
+    enough (`LoadPoint.attempts`). A pair (two variants at once) that misses its offered rate is tried again: the rates
+    of pairs are low enough for their proxies, so the machine must have been busy.
     """
     reason, pair = sample.reason, sample.pair is not None
     final = reason is not None and not reason.environmental and not (pair and reason.unserved)

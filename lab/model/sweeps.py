@@ -189,7 +189,7 @@ class LoadPoint(Record, strict=True):
     def counting(self, blocks: int) -> int:
         """Return the number of values over which the statistics of a pair are computed.
 
-        It is one value per block (a repetition of all arms). Where `singly` is set, it is one value per worker
+        It is one value per block (a repetition of all measurements). Where `singly` is set, it is one value per worker
         generation (workers between two reloads).
 
         Args:
@@ -213,7 +213,7 @@ class LoadPoint(Record, strict=True):
 
     @property
     def why_alone(self) -> str:
-        """The reason, in words, why arms cannot be measured in pairs under this load; empty if they can."""
+        """The reason, in words, why no pair (two variants at once) can be measured under this load; empty if one can."""
         reasons = {
             "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
             "streams are held through one system at a time": self.every_s is not None,
@@ -561,7 +561,8 @@ class SweepForm(Record, strict=True):
 class Sweep(Record, strict=True):
     """The content of a sweep's file: a named list of load points.
 
-    `blocks` is the default number of blocks (repetitions of all arms); fewer than six give no confidence interval.
+    `blocks` is the default number of blocks (repetitions of all measurements); fewer than six give no confidence
+    interval.
     """
 
     title: str

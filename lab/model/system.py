@@ -31,7 +31,7 @@ class Watch(AbstractContextManager["Watch"], Protocol):
 
 
 class System(Disturbable, Protocol):
-    """The interface of a running system on any target: to load it, to observe it, and to read its settings back.
+    """The interface of a running system on any target (machine or cluster): to load and observe it and read its settings.
 
     Every method raises MeasuringError if the system refuses.
     """
@@ -97,7 +97,7 @@ class System(Disturbable, Protocol):
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """Return the counters that the target can read in addition to the kernel's, as `role/name` → count so far.
+        """Return the counters that can be read here in addition to the kernel's, as `role/name` → count so far.
 
         A sample records their increase. Where they exist, they are:
 

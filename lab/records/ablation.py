@@ -27,7 +27,7 @@ class Step(Record):
 
 
 class AblationRun(Record):
-    """One of the runs of an ablation, which measures all the variants that belong to one sweep (a list of loads).
+    """One run of an ablation (the effects of single settings): all variants that are measured under one sweep of loads.
 
     `run` is the name of the run; null until it begins. It never begins if none of the variants can be measured here.
     """

@@ -24,7 +24,7 @@ ON_PREFIX = "on "
 
 
 class TrialResult(Record):
-    """The result of trying one variant or sweep (list of loads) on a target, without measuring.
+    """The result of trying one variant or sweep (list of loads) on a target (place to run systems), without measuring.
 
     `outcome` is "holds", "accepted", "not measurable" or "FAILED". `detail` is the number of passed checks, or what
     went wrong.
@@ -36,7 +36,7 @@ class TrialResult(Record):
     detail: str = ""
 
     def on_present_name(self) -> TrialResult:
-        """Return a copy of the result in which the variant that its detail names has its present name.
+        """Return a copy of the result with the present name of the variant in its `detail`.
 
         The detail of a sweep has the form `on VARIANT`; other results are returned unchanged.
         """
@@ -46,7 +46,7 @@ class TrialResult(Record):
 
 
 class TargetTrial(Record):
-    """The content of data/trials/TARGET.json: which variants and sweeps (lists of loads) work on one target."""
+    """The content of data/trials/TARGET.json: which variants and sweeps (of loads) one target (place to run) supports."""
 
     target: str
     tried_at: str
@@ -66,7 +66,7 @@ class TargetTrial(Record):
 
 @cache
 def read_trials() -> Mapping[str, TargetTrial]:
-    """Return the committed trials by the name of the target, with the present names of variants.
+    """Return the committed trials by the name of the target (place to run systems), with present names of variants.
 
     Raises:
         UsageError: A file is damaged.

@@ -126,7 +126,7 @@ class Check(Record, coerce_numbers_to_str=True):
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """The key of the setting that this read-back reads. Two read-backs with equal keys must expect equal values."""
+        """The key of the setting that this check reads. Two checks with equal keys must expect equal values."""
         counted = None if self.times is None else self.value
         return (self.kind, self.role, self.name, self.context, self.port, self.process, counted)
 

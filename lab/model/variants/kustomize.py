@@ -241,7 +241,7 @@ def _key(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp
 
 @lru_cache(maxsize=8192)
 def _content(path: str, size: int, time_ns: int) -> str:
-    """Return the SHA-256 digest of a file's content; a symbolic link's own target path is part of it.
+    """Return the SHA-256 digest of a file's content; for a symbolic link, the path in the link is part of it.
 
     Args:
         path: The file.

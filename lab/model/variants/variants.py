@@ -64,7 +64,8 @@ In the other family all have the same TLS, log, headers, buffering and workers.
 class Overlay(Record):
     """An overlay: the lists and annotations of its kustomization.yaml. Nothing of it is rendered yet.
 
-    A variant without a folder, such as `overlay+knob`, has an Overlay with what its file would contain.
+    A variant without a folder, such as `overlay+knob` (a knob is a single setting), has an Overlay with what its file
+    would contain.
     """
 
     name: str = Field(description="the overlay's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
@@ -145,7 +146,7 @@ class Variant(Record):
     )
 
     def refuse_on(self, target: str) -> None:
-        """Raise an error if a target cannot run this variant's system, or does not have what one of its knobs sets.
+        """Raise an error if a target (a place to run systems) cannot run this variant or lacks what one of its knobs sets.
 
         Args:
             target: The name of the target, such as "local" or "kind".
@@ -190,8 +191,8 @@ class Variant(Record):
     def shared_cost(self) -> bool:
         """True if a part of this variant's cost can lie in what both sides of a pair share, such as local ports and queues.
 
-        A pair (two variants measured at once) then underestimates the effect. The knobs that the variant adds to its
-        baseline state it, or the overlay if it is a root.
+        A pair (two variants measured at once) then underestimates the effect. The knobs (settings) that the variant
+        adds to its baseline state it, or the overlay if it is a root.
         """
         if self.baseline is None and self.root_cost == "shared":
             return True
@@ -375,7 +376,7 @@ def sets_node(name: str) -> bool:
 
 
 def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
-    """Render a variant and check it, and return it with its knobs and read-backs.
+    """Render a variant and check it; return it with its knobs (settings) and read-backs (checks of these).
 
     Args:
         name: The name of its folder, or `overlay+knob+knob`; with `@COMMIT` at the end, the variant as of that commit.
@@ -436,7 +437,7 @@ def _spread(objects: kustomize.Objects) -> kustomize.Objects:
 
 
 def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
-    """Return the targets that all of some `lab/only-on` annotations allow; empty = every target.
+    """Return the targets (places to run systems) that all of some `lab/only-on` annotations allow; empty = every target.
 
     Args:
         name: The name of the variant, for the error message.
@@ -455,7 +456,7 @@ def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
 
 
 def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
-    """Return a variant rendered without some of its knobs, but still with the checks that these knobs took effect.
+    """Return a variant rendered without some knobs (settings), but still with the checks that these took effect.
 
     The checks must then fail. So this tests the checks themselves (mutation testing).
 
@@ -641,7 +642,7 @@ def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
 
 
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
-    """Raise an error if one of the knobs that an overlay adds has no effect on the rendered objects.
+    """Raise an error if one of the knobs (settings) that an overlay adds has no effect on the rendered objects.
 
     The targets of a knob's patches must exist. At least one of a knob's changes must be left when all knobs are
     applied, or the render without the knob must differ.
