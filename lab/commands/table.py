@@ -99,7 +99,7 @@ def compare_named(names: Sequence[str], outcomes: Collection[str] = ()) -> Compa
 
     Args:
         names: One or two runs, each as RUN or RUN:ARM (one arm of the run).
-        outcomes: The names of outcomes of disruptions to list even if they are 0 in every block.
+        outcomes: The names of outcomes of disruptions to list even if they are 0 everywhere.
 
     """
     from lab.analysis.comparison.comparison import compare_runs

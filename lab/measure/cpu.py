@@ -19,7 +19,7 @@ Cpus = Mapping[Role, frozenset[int]]
 
 
 def sum_cpu_s(observation: Observation, ended: GeneratorOutcome) -> dict[str, float]:
-    """Return the CPU seconds that each role of a system and its generator used, role → seconds; the lab is left out.
+    """Return the CPU seconds of each role ("proxy", "backend", "generator", …), without the lab itself: role → seconds.
 
     The generator's CPU time comes from the observation. If the observation does not have it, it is that of the
     generator's process.
@@ -45,7 +45,7 @@ def attribute_cpu(
     Args:
         observation: What the lab observed during the load.
         ended: The generator's process, which has ended.
-        cpus: role → the CPUs that the role is pinned to.
+        cpus: role ("proxy", …) → the CPUs that the role is pinned to.
         neighbour_s: role → CPU seconds of a second system of the lab that shares these CPUs; empty = there is none.
 
     Returns:

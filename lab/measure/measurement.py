@@ -400,7 +400,8 @@ class SampleRun:
             begun: The measurement before its load.
             ended: The generator's process, which has ended.
             observation: What was observed of the system during the load.
-            neighbour_s: role → CPU seconds of another system of the lab that shares these CPUs; empty = there is none.
+            neighbour_s: role ("proxy", …) → CPU seconds of another system of the lab that shares these CPUs; empty =
+                there is none.
 
         """
         cpus, load = self.target.cpus(), begun.job.load
@@ -498,7 +499,7 @@ def make_blank_sample(
         target: The target (where the system runs).
         slot: The planned measurement.
         chosen: The generator for its load point.
-        generation: How many times its block was begun anew after an interruption.
+        generation: How many times its block (a repetition of all measurements) was begun anew after an interruption.
         attempt: The number of the attempt, from 1.
         bring_up_s: The seconds that the system's start took; None = it did not start.
         renewed: The reload that made the workers of a pair; None = there was none.

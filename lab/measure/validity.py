@@ -495,7 +495,7 @@ def check_resumption(point: LoadPoint, counters: Mapping[str, int]) -> list[Faul
 
     Args:
         point: The planned load.
-        counters: The increase of each counter during the load, by `role/name`.
+        counters: The increase of each counter during the load, by `role/name` (`proxy/tls_handshakes`).
 
     """
     if point.resumption is None:

@@ -87,7 +87,7 @@ class PlannedPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """The extra starts of systems that a plan is certain to need, besides those at the beginning of each block.
+    """The extra starts of systems that a plan is certain to need, besides those at the beginning of each block (repetition).
 
     A block measures every variant once, normally on one start per system. Some loads are known from earlier runs to leave
     the system unusable for the next load, so that it must be started again.
@@ -144,7 +144,7 @@ class Design(Record):
 
 
 def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collection[str], **fields: Any) -> Design:
-    """Return the design of a run, which summarizes its plan: how often each variant is measured at each point, and how.
+    """Return the design of a run, which summarizes its plan: how often each variant is measured at each load, and how.
 
     Args:
         plan: The plan, a list of single measurements: solo ones, and pairs of two variants at once.

@@ -67,7 +67,7 @@ class Disturbable(Protocol):
         ...
 
     def pod_address(self, role: Role) -> str:
-        """Return the IP address of the first pod of a role.
+        """Return the IP address of the first pod of a role ("proxy", "backend", …).
 
         Helpers that `spawn` starts listen on this address, not on that of a Service.
         """
@@ -116,14 +116,14 @@ class Disturbable(Protocol):
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper process, such as a server for measuring round trips, in the network and on the CPUs of a role.
+        """Start a helper process, such as a server for measuring round trips, in the network and on the CPUs of a role ("proxy", …).
 
         It ends when the system ends, at the latest.
         """
         ...
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the manifests of a role's running and ready pods, as Kubernetes reports them (`metadata`, `spec`, …).
+        """Return the running and ready pods of a role ("proxy", …) as Kubernetes objects (`metadata`, `spec`, …).
 
         They hold the values that are in force, which may differ from the variant's manifests.
         """
@@ -161,10 +161,10 @@ class Disturbable(Protocol):
         ...
 
     def scale(self, role: Role, replicas: int) -> None:
-        """Change the number of pods of the role's Deployment, and return as soon as the request was made."""
+        """Change the number of pods of a role ("proxy", …), and return as soon as the request was made."""
 
     def roll(self, role: Role) -> None:
-        """Replace the pods of the role's Deployment by a rolling update to an unchanged pod template.
+        """Replace the pods of a role ("proxy", …) by a rolling update of its Deployment to an unchanged pod template.
 
         The method returns as soon as the request was made.
         """
@@ -184,7 +184,7 @@ class Disturbable(Protocol):
         """Limit the CPU of the first container of the role's running pods.
 
         Args:
-            role: The role of the pods.
+            role: The role of the pods, such as "proxy".
             cpu: The limit in Kubernetes' form (`20m`); None restores the manifests' limit.
 
         """
@@ -234,7 +234,7 @@ class Disturbance(Record, strict=True):
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The names of components in manifests/fixtures that this disruption adds to the manifests of every variant of a run."""
+        """The names of kustomize components in manifests/fixtures that this disruption adds to the manifests of every variant of a run."""
         return ()
 
     @property

@@ -55,7 +55,7 @@ class Metric:
         primary: Whether it can be a variant's primary metric.
         sample: The function that reads it from a sample.
         histogram: The function that reads it from a latency histogram. Its absolute value is read from the merged
-            histogram of all blocks. A metric without `sample` and `histogram` is found elsewhere: an outcome in
+            histogram of all samples. A metric without `sample` and `histogram` is found elsewhere: an outcome in
             `Sample.outcome` by the metric's name, a claim's metric in `lab.analysis.evidence`.
         seen: What limits the resolution of a difference. `requests`: the distance between two requests. `both`: that
             distance and the uncertainty between the clocks of generator and events. `delays`: 1 ms

@@ -17,7 +17,7 @@ MAX_IN_FLIGHT = 0.02
 
 
 class Layout(Record):
-    """The planned layout of a pair (two variants measured at once) at one load point in one block.
+    """The planned layout of a pair (two variants measured at once) at one load point in one block (repetition).
 
     It fixes which side ("left" or "right") each variant has, which side starts first, and how long the time slices are.
     Over the blocks each choice has both values equally often, in randomized order.

@@ -112,7 +112,8 @@ class Slot:
 
         Args:
             attempt: The number of the attempt, from 1; a repeated measurement counts up.
-            generation: How many times the block was started again after an interruption; 0 = never.
+            generation: How many times the block (repetition of all measurements) was started again after an
+                interruption; 0 = never.
 
         """
         pair = f"-beside-{self.other}" if self.other else ""
@@ -365,7 +366,7 @@ def _draw_pair_orders(
     solo: Mapping[int, Sequence[str]],
     measured: Mapping[int, frozenset[str]],
 ) -> dict[int, tuple[str, ...]]:
-    """Draw a random order of load points for one pair in each of its blocks.
+    """Draw a random order of load points for one pair in each of its blocks (repetitions).
 
     A pair is two arms (variants in the run) that are measured at once. The solo measurements of its arm are taken into
     account: over both, each point is the first one equally often.
@@ -399,9 +400,9 @@ def _draw_layouts(
 ) -> dict[int, dict[str, Layout]]:
     """Draw the layouts of one pair of variants: which side each has and which side is first, by block and point.
 
-    Every choice is balanced: half of the blocks have one value and half have the other. A point may be measured in only
-    some of the pair's blocks. Then the choice of the side is balanced over these blocks exactly, and which side starts
-    first as well as the draws allow.
+    Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. A load point may
+    be measured in only some of the pair's blocks. Then the choice of the side is balanced over these blocks exactly,
+    and which side starts first as well as the draws allow.
 
     Args:
         rng: The source of random numbers.
@@ -439,7 +440,7 @@ def _draw_layouts(
 
 
 def williams_squares(size: int) -> list[list[tuple[int, ...]]]:
-    """Return the Latin squares of a Williams design: orders of `size` points that are balanced for carry-over effects.
+    """Return the Latin squares of a Williams design: orders of `size` load points that are balanced for carry-over effects.
 
     A load may leave something behind that changes the next result. Over all rows of the design, each point is in each
     position equally often, and directly follows each other point equally often. So such an effect hits all points alike

@@ -85,7 +85,7 @@ def find_cause(
     """Return the cause of a lasting change within a sample, as far as counters show it.
 
     Args:
-        counters: The increase of each counter during the sample, by `role/name`.
+        counters: The increase of each counter during the sample, by `role/name` (`proxy/ListenOverflows`).
         leftovers: The state of the system when the load ended (sockets in TIME_WAIT); None if it was not recorded.
         requests: The number of requests of the sample.
         duration_s: The length of the load in seconds.

@@ -111,7 +111,7 @@ class LoadPoint(Record, strict=True):
     )
 
     def with_traffic(self, traffic: Traffic | None) -> LoadPoint:
-        """Return the point with a mix of requests in place of its page, spread over the hosts of the mix.
+        """Return this load point with a mix of requests in place of its page, spread over the hosts of the mix.
 
         Args:
             traffic: The mix of requests; None returns the point unchanged.
@@ -130,7 +130,7 @@ class LoadPoint(Record, strict=True):
         return self.connections * (int(self.routes) if self.traffic is not None else 1)
 
     def at_rate(self, knee_rps: float) -> LoadPoint:
-        """Return the point with its rate computed from the knee: `of_knee` × `knee_rps`, in whole requests per second.
+        """Return this load point with its rate computed from the knee: `of_knee` × `knee_rps`, in whole requests per second.
 
         The knee is the highest rate that a proxy serves within the latency bound. wrk2 accepts only whole rates. A
         point without `of_knee` is returned unchanged.
@@ -144,7 +144,7 @@ class LoadPoint(Record, strict=True):
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
 
     def on_cpus(self, cpus: int | None) -> LoadPoint:
-        """Return the point with as many generator threads as there are CPUs for them, at most `threads_at_most`.
+        """Return this load point with as many generator threads as there are CPUs for them, at most `threads_at_most`.
 
         If the connections cannot be divided evenly among the threads, there are fewer threads. A point without
         `threads_at_most` is returned unchanged.
@@ -160,7 +160,7 @@ class LoadPoint(Record, strict=True):
         return self.model_copy(update={"threads": threads, "threads_at_most": None})
 
     def for_minutes(self) -> LoadPoint:
-        """Return the point as the option `--sustained` loads it: for at least `SUSTAINED_S`, without warm-up, and solo.
+        """Return this load point as the option `--sustained` loads it: for `SUSTAINED_S` or longer, without warm-up, solo.
 
         It has no warm-up, because the first seconds are part of what is measured. It is not measured in pairs, because
         each side of a pair would run only half of the time. A load that ends after a number of requests or has a
@@ -174,7 +174,7 @@ class LoadPoint(Record, strict=True):
 
     @property
     def scheme(self) -> Scheme:
-        """The way in which the two sides of a pair are loaded at this point: "slices" or "together".
+        """The way in which the two sides of a pair are loaded at this load point: "slices" or "together".
 
         In a closed loop the sides alternate in time slices. A load at an offered rate cannot pause, so both sides run
         at once.
@@ -522,7 +522,7 @@ class PointSpec(Record, strict=True):
 class SweepForm(Record, strict=True):
     """A `[forms.NAME]` table of a sweep's file: the changes that make another form of the sweep, called FILE-NAME.
 
-    Most forms are shorter than the sweep, with fewer points or blocks.
+    Most forms are shorter than the sweep, with fewer load points or repetitions.
     """
 
     title: str | None = None

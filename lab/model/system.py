@@ -37,7 +37,7 @@ class System(Disturbable, Protocol):
     """
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the address that the load of a point is sent to.
+        """Return the address that the load of a load point is sent to.
 
         Raises:
             UsageError: The system does not serve the point's TLS mode or number of routes.
@@ -90,7 +90,7 @@ class System(Disturbable, Protocol):
         ...
 
     def watch(self) -> Watch:
-        """Return a context manager that observes CPU, memory and counters of all roles inside its `with` block.
+        """Return a context manager that observes CPU, memory and counters of all roles ("proxy", …) inside its `with` block.
 
         The counters include those of the method `counters`.
         """
@@ -129,7 +129,7 @@ class System(Disturbable, Protocol):
         ...
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the PodDisruptionBudgets that apply to a role's pods now, as Kubernetes objects (`metadata`, `spec`)."""
+        """Return the PodDisruptionBudgets over the pods of a role ("proxy", …) now, as Kubernetes objects (`metadata`, `spec`)."""
         ...
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -137,7 +137,7 @@ class System(Disturbable, Protocol):
         ...
 
     def processes(self, role: Role) -> list[int]:
-        """Return a number for each running process of a role, child processes included.
+        """Return a number for each running process of a role ("proxy", "backend", …), child processes included.
 
         The numbers identify processes, so that a later call shows which are new. For processes on this machine they are
         the process ids.
@@ -145,14 +145,14 @@ class System(Disturbable, Protocol):
         ...
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command inside the first container of the role's first pod, and return the completed process.
+        """Run a command in the first container of the first pod of a role ("proxy", …), and return the completed process.
 
         It sees the container's network, mounts and /proc.
         """
         ...
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        """Send a GET request to the loopback address of the role's first pod, and return the answer's body.
+        """Send a GET request to the loopback address of the first pod of a role ("proxy", …); return the answer's body.
 
         Raises:
             OSError: There is no answer.

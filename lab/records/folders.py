@@ -251,7 +251,8 @@ class FolderForm:
     def write_brought_up(self, kind: str, stem: str, records: Sequence[Mapping[str, Any]]) -> None:
         """Write a record of one start of a system, without replacing an earlier one.
 
-        If a file with this name exists, because the block was resumed, `.2`, `.3`, … is appended to the name.
+        If a file with this name exists, because an interrupted block (repetition) was resumed, `.2`, `.3`, … is
+        appended to the name.
 
         Args:
             kind: "readback" (checks of the system's settings) or "deployed" (its pods).

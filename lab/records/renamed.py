@@ -21,7 +21,7 @@ from lab.model.variants.naming import aliases, stored_name
 
 @dataclass(frozen=True, slots=True)
 class RenamedNames:
-    """The names of variants, arms and components in one stored run that have changed since, each as old → new.
+    """The names of variants, arms and components (settings) in one stored run that have changed since, as old → new.
 
     `variants` has the names of variants and of arms (variants in the run).
     """
@@ -50,7 +50,7 @@ class RenamedNames:
 
 
 def find_renamed(record: RunRecord) -> RenamedNames:
-    """Return the names of variants, arms and components in a stored run that have changed since, each as old → new."""
+    """Return the names of variants, arms and components (settings) in a stored run that have changed, as old → new."""
     names = [name for variant in record.variants.values() for name in (variant.name, variant.baseline)]
     names += [*(arm.variant for arm in record.arms), *(missing.variant for missing in record.not_measurable)]
     names += [record.at_knee.variant] if record.at_knee else []
@@ -71,7 +71,7 @@ def find_renamed(record: RunRecord) -> RenamedNames:
 
 
 def rename_run(record: RunRecord, names: RenamedNames) -> RunRecord:
-    """Return a copy of a run's record in which variants, arms and components have their new names.
+    """Return a copy of a run's record in which variants, arms and components (settings) have their new names.
 
     Args:
         record: The record.

@@ -295,7 +295,8 @@ class RunStore:
 
         Args:
             point: The load point, which may be new to the run.
-            slot: The number of the block, the name of the arm (a variant in the run), and the name of the point.
+            slot: The number of the block (repetition), the name of the arm (a variant in the run), and the name of the
+                point.
             generator: The record of the load generator for this point, such as its name and version.
 
         Raises:
@@ -394,7 +395,7 @@ class RunStore:
         self._folders.write_sample(stored, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
-        """Mark samples as invalid because their block was interrupted and is measured again as a whole.
+        """Mark samples as invalid because their block (repetition) was interrupted and is measured again as a whole.
 
         The old verdict is kept in the text `detail` of each sample.
         """
@@ -576,7 +577,7 @@ class RunStore:
         """Return the file name, without its ending, for the records of one start of a system, such as `b01-keepalive`.
 
         Args:
-            block: The number of the block.
+            block: The number of the block (repetition of all measurements).
             arm: The name of the arm (a variant in the run), or the names of a pair's arms with `-beside-` between them.
             generation: How many times the block was started again after an interruption.
             point: The load point, if the system was started for a single one; else empty.
@@ -602,7 +603,7 @@ class RunStore:
         A file of an earlier start is never replaced.
 
         Args:
-            block: The number of the block.
+            block: The number of the block (repetition of all measurements).
             arm: The name of the arm (a variant in the run), or the names of a pair's arms with `-beside-` between them.
             generation: How many times the block was started again after an interruption.
             readings: The results of the read-backs, checks that settings took effect (`Reading.as_json`).

@@ -28,7 +28,7 @@ _ARM = re.compile(r"(?P<variant>.+?)(?P<more>-again|-null-\d+)?")
 
 
 class Aliases(Record, strict=True):
-    """The content of `manifests/aliases.toml`: former names of variants and components, each with the present name."""
+    """The content of `manifests/aliases.toml`: former names of variants and components (settings), each with the present name."""
 
     root: str = ""
     """The root of components whose names begin with no other system's; empty where manifests have no such file."""
@@ -44,7 +44,7 @@ def overlay_names(manifests: Path = MANIFESTS) -> list[str]:
 
 
 def aliases(manifests: Path = MANIFESTS) -> Aliases:
-    """Return the former names of variants and components; empty if the manifests have no file `aliases.toml`.
+    """Return the former names of variants and components (settings); empty if there is no file `aliases.toml`.
 
     Raises:
         UsageError: The file is faulty.
@@ -64,7 +64,7 @@ def _read(path: Path, time_ns: int) -> Aliases:
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
-    """Split a variant's name into its parent and the components that are added: `A+B++C` → ("A+B", ("C",)).
+    """Split a variant's name into its parent and the components (settings) that are added: `A+B++C` → ("A+B", ("C",)).
 
     In `A+B+C` the first `+` separates: ("A", ("B", "C")). A name without `+` has no components.
     """
@@ -78,7 +78,7 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) -> str:
-    """Return the name of the variant that adds components to a parent: `keepalive`, [`somaxconn-128`] → `keepalive+somaxconn-128`.
+    """Return the name of the variant that adds components (settings) to a parent: `A`, [`B`] → `A+B`.
 
     A parent whose name already has a `+` is joined by `++`. If the parent is a single component on its default root,
     the root is left out of the name.
@@ -99,7 +99,7 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
 
 
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
-    """Return the variant to which a component is added if no parent is named, such as `traefik` for `traefik-workers-2`.
+    """Return the variant to which a component (setting) is added if no parent is named: `traefik-workers-2` → `traefik`.
 
     It is the overlay with whose name the component's name begins. Without such an overlay it is the default root in
     `aliases.toml`.
@@ -179,7 +179,7 @@ def name_in(name: str, manifests: Path) -> str:
 
 
 def is_variant(name: str, manifests: Path = MANIFESTS) -> bool:
-    """Return whether a variant exists under this present or former name, with all the components in the name."""
+    """Return whether a variant exists under this present or former name, with all the components (settings) in the name."""
     present = find_present_name(name, manifests)
     if present in overlay_names(manifests):
         return True

@@ -109,7 +109,7 @@ def main(names: Sequence[str]) -> int:
     """Validate the objects of variants, and print the faults and a summary of each.
 
     Args:
-        names: The names of the variants; empty = as many as contain every overlay and every component.
+        names: The names of the variants; empty = as many as contain every overlay and every component (setting).
 
     Returns:
         The exit status: 0 if all are valid, 1 if a variant does not build or has an invalid object, 2 for an unknown

@@ -222,7 +222,7 @@ class Variant(Record):
 
 
 def variant_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the sorted names of all listed variants: the overlays, and each component on the parents that it names.
+    """Return the sorted names of all listed variants: the overlays, and each component (setting) on the parents that it names.
 
     A component names parents in its annotation `lab/on`; each makes a variant PARENT+COMPONENT.
     """
@@ -233,7 +233,7 @@ def variant_names(manifests: Path = MANIFESTS) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the variants PARENT+COMPONENT of all components, whose annotation `lab/on` lists the parents.
+    """Return the variants PARENT+COMPONENT of all components (settings), whose annotation `lab/on` lists the parents.
 
     Args:
         manifests: The folder of the manifests.
@@ -250,7 +250,7 @@ def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, .
 
 
 def covering_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return a small list of variants that together contain every overlay and every component.
+    """Return a small list of variants that together contain every overlay and every component (setting).
 
     It has all overlays, and one more variant for each component that no overlay contains. This variant is the component
     on one of its parents in `lab/on`, or else on the default root.
