@@ -20,19 +20,22 @@ from lab.model.names import INSIDE
 
 
 class StderrConsole(Console):
-    """The console of stderr. When its reader has gone (`2>&1 | head`) it falls silent, and the measuring continues."""
+    """The console for messages on stderr; it falls silent when nobody reads stderr any more (`2>&1 | head`).
+
+    The measuring then continues, instead of ending with an error.
+    """
 
     def on_broken_pipe(self) -> None:
-        """Discard everything that is printed from now on."""
+        """Discard everything that is printed from now on, since nobody reads it."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status.
+    """Run the command line, and return the exit status: 0, 1 or 2, as the module defines them.
 
     Args:
-        argv: The arguments; None for those of the process.
+        argv: The arguments; None = those that the process was started with.
 
     """
     if INSIDE in os.environ:
@@ -59,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(options.verb(options, talk))
 
     def close() -> int:
-        """Release what the verb's target took, in whatever way the verb ended."""
+        """Release the resources that the command's target has taken, however the command has ended; return 0."""
         if "lab.targets" in sys.modules:
             from lab import targets
 
@@ -67,7 +70,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     def flush() -> int:
-        """Flush stdout here, where a reader that has gone can still be handled; the interpreter's end is too late."""
+        """Write out everything that stdout still buffers, and return 0.
+
+        If nobody reads stdout any more, the error occurs here, where it can be handled. At the interpreter's end it
+        could not.
+        """
         if sys.stdout is not None:
             sys.stdout.flush()
         return 0
@@ -78,7 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report_errors(talk: Console, function: Callable[[], int]) -> int:
-    """Call a function and return its exit status; print an error as a line."""
+    """Call a function and return its exit status; if it raises an error, print the error as one line on stderr.
+
+    Args:
+        talk: The console of stderr.
+        function: The function, which returns an exit status.
+
+    Returns:
+        The function's exit status, or the status that belongs to the error.
+
+    """
     try:
         return function()
     except RanInsideError as ended:

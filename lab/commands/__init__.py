@@ -48,12 +48,12 @@ class Verb:
         about: A short description, for the help.
         run: The function that runs the verb; None if a subcommand must follow.
         takes: The arguments that only this verb has.
-        shared: The names of its arguments that several verbs share (`OPTIONS`).
+        shared: The names of arguments in `OPTIONS`, which several verbs have.
         words: The subcommands by name.
-        metavar: The name of the subcommands in the help.
-        more: Further keyword arguments for the creation of the verb's argparse parser.
-        add: A function that adds further arguments to this parser; None for none.
-        examples: Commands that the help ends with, as they are typed.
+        metavar: The placeholder for a subcommand in the help, such as `CLUSTER`.
+        more: Further keyword arguments for the constructor of the verb's argparse parser.
+        add: A function that adds further arguments to this parser; None if there are none.
+        examples: Complete commands that the help shows at its end.
 
     """
 
@@ -69,9 +69,9 @@ class Verb:
 
 
 class RanInsideError(Exception):
-    """The signal that the same command has run in its target's namespaces: this process has nothing more to do.
+    """The signal that a child process in Linux namespaces has run this command again, and has ended.
 
-    `status` is the exit status of that command.
+    This process has nothing more to do. `status` is the exit status of the child process.
     """
 
     def __init__(self, status: int) -> None:
@@ -87,28 +87,28 @@ K6_OUT = ("summary", "csv", "json")
 
 
 def variant_name(text: str) -> str:
-    """Convert the name of a variant in an argument, old or new, into the present name."""
+    """Return the present name of a variant from its present or a former name, as a user typed it."""
     from lab.model.variants.naming import find_present_name
 
     return find_present_name(text)
 
 
 def arm_name(text: str) -> str:
-    """Convert the name of a run's arm in an argument, old or new, into the present name."""
+    """Return the present name of an arm (a variant in a run) from its present or a former name, as a user typed it."""
     from lab.model.variants.naming import present_arm
 
     return present_arm(text)
 
 
 def fraction(place: str, text: str) -> float:
-    """Parse a share, written as `5%` or `0.05`, into 0.05.
+    """Parse a share, written as `5%` or `0.05`, into a fraction: both give 0.05.
 
     Args:
-        place: The place of the error, such as `--margin`.
-        text: The share as written.
+        place: The option for the error message, such as `--margin`.
+        text: The share as typed.
 
     Raises:
-        UsageError: The text is no share between 0 and 1, both excluded.
+        UsageError: The text is not a share, or is not more than 0 and less than 1.
 
     """
     value = parse_share(text)
@@ -122,13 +122,11 @@ def fraction(place: str, text: str) -> float:
 
 
 def one_of(place: str, noun: str, names: Collection[str]) -> Callable[[str], str]:
-    """Return a converter of an option's text that accepts only certain names.
-
-    The converter raises a UsageError for any other text.
+    """Return a function that checks an option's value: it returns an accepted name, and raises a UsageError otherwise.
 
     Args:
-        place: The place of the error.
-        noun: What a name stands for (`metric`), for the error.
+        place: The option for the error message, such as `--metric`.
+        noun: What a name denotes, for the error message, such as `metric`.
         names: The accepted names.
 
     """
@@ -234,7 +232,7 @@ MEASURING = (*TARGETED, "--blocks", "--seed", "--plan", "--json")
 
 
 def refuse_blocks_with_resolve(options: argparse.Namespace) -> None:
-    """Refuse `--blocks` together with `--resolve`, since both determine the number of blocks.
+    """Raise an error if both `--blocks` and `--resolve` are given, since both determine the number of blocks.
 
     Raises:
         UsageError: Both are given.
@@ -249,26 +247,29 @@ RESUME_OPTIONS = ("argv", "verb", "resume", "target", "context", "plan", "json",
 
 
 def given_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that were given, with their values."""
+    """Return the options that the user has given, by name, with their values.
+
+    Options with a default that is not None, False or an empty list count as given, too.
+    """
     return {
         name: value for name, value in vars(options).items() if value is not None and value is not False and value != []
     }
 
 
 def new_run_options(options: argparse.Namespace) -> set[str]:
-    """Return the given options that define a new run; a resumed run has them already."""
+    """Return the names of the given options that define a new run, and so do not go with `--resume`."""
     return given_options(options).keys() - RESUME_OPTIONS
 
 
 def command_for_record(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
-    """Return the command line for the record, in one form however it was typed.
+    """Return the command line in a standard form, to store it in a run's record.
 
-    The order is: options with a value, flags, positional arguments. The cluster's context is left out, since other
-    machines have other names for it.
+    The order is: options with a value, flags, positional arguments. `--context` (the name of the cluster) is left out,
+    since other machines have other names for a cluster.
 
     Args:
         options: The parsed options.
-        names: The option with the positional arguments; empty for none.
+        names: The name of the option that holds the positional arguments; empty = none.
 
     """
     values_of = {name: value if isinstance(value, list) else [value] for name, value in given_options(options).items()}
@@ -285,7 +286,7 @@ def command_for_record(options: argparse.Namespace, names: str = "") -> tuple[st
 
 
 class _Piped(Console):
-    """A console that raises BrokenPipeError when its reader has gone, where rich would end the lab."""
+    """A console that raises BrokenPipeError if nobody reads the output any more; rich itself would end the process."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -293,18 +294,25 @@ class _Piped(Console):
 
 @contextmanager
 def answer() -> Iterator[Console]:
-    """Yield the console on which a verb prints its answer to stdout; calls of `print` belong in the block, too.
+    """Yield the console on which a verb prints its answer to stdout, as a context manager.
 
-    When the reader has gone (`| head`), the rest of the answer is not printed, and the verb continues after the block.
+    If nobody reads stdout any more (`| head`), the rest of the `with` block is skipped, and the verb continues after
+    it. So calls of `print` belong into the block, too.
     """
     with suppress(BrokenPipeError):
         yield _Piped(soft_wrap=False)
 
 
 def print_page(template: str, **values: Any) -> None:
-    """Print a page from a template in `lab/commands/pages`.
+    """Print a page that is made from a template in `lab/commands/pages`.
 
-    Longer lines than `OUTPUT_WIDTH` are broken at blanks, and go on below the text after the first wide gap; lines with a command of just are not.
+    Lines longer than `OUTPUT_WIDTH` are wrapped at spaces and indented like a hanging paragraph. A line with a command
+    `just bench …` is not wrapped, so that it can be copied.
+
+    Args:
+        template: The name of the template's file.
+        values: The values for the template, by name.
+
     """
     from lab.systems.rendering import render_template
 
@@ -319,13 +327,13 @@ def print_page(template: str, **values: Any) -> None:
 
 
 def print_lines(console: Console, lines: Iterable[str | Text], most: int | None, command: str) -> None:
-    """Print lines, at most a number of them, and then the command that prints the others.
+    """Print lines of text. If there are too many, print the first ones and the command that prints all of them.
 
     Args:
         console: The console.
-        lines: The lines; several in one text are separated by line breaks.
-        most: The maximum number of lines; None for all of them.
-        command: The command that prints all of them with `--all`.
+        lines: The texts; each may have several lines.
+        most: The largest number of lines to print; None = all.
+        command: The command that prints all lines if `--all` is added.
 
     """
     pieces = [piece for line in lines for piece in Text.assemble(line).split()]
@@ -341,13 +349,13 @@ def print_answer(
     as_json: Callable[[], str],
     footer: Iterable[str] = (),
 ) -> None:
-    """Print an answer in the form that `--json` or `--markdown` requests, or else as text for people.
+    """Print a verb's answer as JSON (`--json`), as Markdown (`--markdown`), or else as text for people.
 
     Args:
         options: The parsed options.
-        page: Returns the answer for people and for Markdown.
-        as_json: Returns the answer as JSON.
-        footer: Lines that follow the text for people.
+        page: A function that returns the answer for text and for Markdown.
+        as_json: A function that returns the answer as JSON.
+        footer: Lines to print after the text for people.
 
     """
     from lab.report.markdown import render_markdown

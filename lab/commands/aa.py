@@ -67,7 +67,7 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _require_pair(run: RunStore) -> RunStore:
-    """Return the run unchanged, after a check that it has an A/A pair (a variant against itself).
+    """Check that a run has an A/A pair (a variant measured against itself), and return the run.
 
     Raises:
         UsageError: The run has no A/A pair under a load without disruption.
@@ -101,10 +101,14 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
 
 
 def _choose_example(report: Report) -> NextMeasurement:
-    """Return an example of a command that measures with enough blocks to detect a given effect.
+    """Return an example of a command that measures with enough blocks (repetitions) to detect a given effect.
 
-    The command's variant adds a single knob to the measured variant, and the hypothesis of this knob is about the
-    measured load. If there is no such variant, the example has a placeholder, with a metric that is judged here.
+    The command measures a variant that adds a single knob (setting) to the measured one, under the measured load. If
+    there is no suitable variant, the example has the placeholder KNOB.
+
+    Args:
+        report: The noise that was measured.
+
     """
     from lab.analysis import rerun
     from lab.analysis.noise import list_aa_variants

@@ -57,18 +57,22 @@ def ablate(
     command: Sequence[str],
     build: Callable[[Path], tuple[Sequence[OwnedKnob], Sequence[str]]],
 ) -> int:
-    """Plan and measure a new ablation; none of its files stay if it is only planned or refused.
+    """Plan and measure a new ablation: the effect of each single setting (knob) of a variant, study or file.
 
-    Must run inside the target's namespaces.
+    If `--plan` is given, or an error occurs before the measuring, no files are left behind. The function must run
+    inside the target's namespaces.
 
     Args:
         options: The parsed options.
         talk: The console of stderr.
-        target: The target.
+        target: The target (where systems run).
         subject: The name of the variant, study or file.
-        command: The command line for the record.
-        build: Receives the ablation's folder of manifests, which it may extend; returns the knobs, and notes for the
-            result.
+        command: The command line, for the record.
+        build: A function that returns the settings to measure, and notes for the result. It gets the ablation's folder
+            of manifests, and may add manifests to it.
+
+    Returns:
+        The exit status: 0 if the ablation is complete, or if only the plan was requested; else 1.
 
     """
     from lab.experiments.ablation.folder import new_manifests, plan_ablation
@@ -89,7 +93,19 @@ def _measure_runs(
     store: AblationStore,
     keep: Callable[[], object] | None = None,
 ) -> int:
-    """Print the plan of every run, then measure what is missing; `keep` keeps the folder of a new ablation."""
+    """Print the plan of all runs of an ablation (one for each sweep), and measure those that are not complete.
+
+    Args:
+        options: The parsed options.
+        talk: The console of stderr.
+        target: The target (where systems run).
+        store: The ablation.
+        keep: For a new ablation: a function that makes its temporary folder permanent.
+
+    Returns:
+        The exit status: 0 if the ablation is complete, or if only the plan was requested; else 1.
+
+    """
     from lab.experiments.ablation.folder import prepare_runs
 
     ready = prepare_runs(store, target, probe_trials(options, talk))
@@ -147,7 +163,12 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[ReadyRun]) 
 
 
 def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
-    """Print the ranked table, and return the exit status: 0 when every run exists and is complete."""
+    """Print the settings of an ablation, ranked by their effects.
+
+    Returns:
+        The exit status: 0 if every planned run exists and is complete, else 1.
+
+    """
     from lab.analysis.summary import summarise_run
     from lab.records.store import RunStore, run_names
     from lab.report.grid import make_sentence

@@ -109,7 +109,15 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _bench_config(options: argparse.Namespace, talk: Console) -> int:
-    """Run an ablation whose knobs are the keys of a file, or the whole file alone."""
+    """Measure the effects of the settings in a user's configuration file: of all together, and of each key alone.
+
+    This is an ablation whose settings are the keys of the file (`--config`). With `--whole` only the whole file is
+    measured, with `--only` only some keys.
+
+    Returns:
+        The exit status: 0 if everything was measured, or if only the plan was requested; else 1.
+
+    """
     from lab.experiments.ablation.folder import find_unmeasurable
     from lab.experiments.configmap import knobs, reading, split
 

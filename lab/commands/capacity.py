@@ -50,13 +50,13 @@ def _run_capacity(options: argparse.Namespace, _talk: Console) -> int:
 
 
 def parse_rate(text: str | None) -> float:
-    """Parse a rate, such as `1M`, `250k`, `1.5M`, `12_000` or `12,000`, into requests per second.
+    """Parse a rate in requests per second: `1M`, `250k`, `1.5M`, `12_000` or `12,000`.
 
     Args:
-        text: The value of `--rate`; None if it was left out.
+        text: The value of `--rate`; None = the option was left out.
 
     Raises:
-        UsageError: The rate is missing, is no rate, is 0, or is larger than `RATE_MOST`.
+        UsageError: The rate is missing, is not a number, is 0, or is larger than `RATE_MOST`.
 
     """
     if text is None:

@@ -74,10 +74,12 @@ DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the catalog with everything in the files of its entries; nothing is rendered.
+    """Return the catalog as data for JSON, by kind: "variants", "knobs", "sweeps" and "studies".
+
+    Each entry has everything that its file states. Nothing is rendered.
 
     Args:
-        words: A kind, or the words that an entry must contain, as in `print_list`.
+        words: Which entries to return: a kind to begin with (optional), and words that an entry must contain.
 
     """
     kinds, terms = _split_words(words)
@@ -93,7 +95,15 @@ def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def show_json(name: str) -> dict[str, Any]:
-    """Return a variant with its objects, its diff from the baseline, and the text that applies it elsewhere."""
+    """Return everything about a variant as data for JSON.
+
+    The data include its Kubernetes objects, the diff from its baseline, and the commands that apply it to a user's
+    cluster.
+
+    Args:
+        name: The name of the variant.
+
+    """
     variant = variants.load_variant(name)
     return {
         **variant.model_dump(mode="json"),
@@ -107,13 +117,13 @@ def show_json(name: str) -> dict[str, Any]:
 
 
 def print_list(console: Console, words: Sequence[str] = (), everything: bool = False) -> None:
-    """Print the catalog of variants, knobs (single settings that can be added to them), sweeps and studies.
+    """Print the catalog of variants, knobs (single settings), sweeps (lists of loads) and studies.
 
     Args:
         console: The console.
-        words: One of KINDS for only these entries, and the words that an entry must contain, all of them and in any
-            case. Without any, the page has the numbers of entries and those to start with.
-        everything: Whether to print every entry with all its columns, however long that is.
+        words: Which entries to print: a kind in KINDS to begin with (optional), and words that an entry must contain,
+            in upper or lower case. Empty = an overview with the numbers of entries, and some to start with.
+        everything: Whether to print every entry with all columns, in any number of lines.
 
     Raises:
         UsageError: No entry contains the words.
@@ -179,12 +189,15 @@ def print_list(console: Console, words: Sequence[str] = (), everything: bool = F
 
 
 def _split_words(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the kinds of entries that the words of `just list` name, and the words that an entry must contain."""
+    """Split the words of `just list` into the kinds of entries to list and the words that an entry must contain.
+
+    `["sweeps", "tls"]` gives (["sweeps"], ["tls"]). Without a kind in the first place, all kinds are listed.
+    """
     return (words[:1], words[1:]) if words and words[0] in KINDS else (KINDS, words)
 
 
 def _shorten(line: str) -> str:
-    """Return a line that is cut at a word so that it has at most OUTPUT_WIDTH characters."""
+    """Return a line, cut between two words if it is longer than OUTPUT_WIDTH characters."""
     return f"{line[: line.rindex(' ', 0, OUTPUT_WIDTH - 1)]} …" if len(line) > OUTPUT_WIDTH else line
 
 
@@ -193,14 +206,15 @@ def _has_all(text: str, terms: Sequence[str]) -> bool:
 
 
 def print_show(console: Console, name: str, everything: bool = False) -> None:
-    """Print a variant: its knobs with their hypotheses, its read-backs, and its diff from the baseline.
+    """Print a variant: its knobs (single settings), its read-backs (checks that they took effect), and its diff.
+
+    The diff is against the baseline.
 
     Args:
         console: The console.
         name: The name of the variant.
-        everything: Whether to print all of it, with every line of the diff as it is. Otherwise the page has at most
-            LINES_MOST lines; of many knobs it has only the titles, and of programs that stand in for others only which
-            they are.
+        everything: Whether to print all details, in any number of lines. Otherwise there are at most LINES_MOST lines:
+            only the titles if there are many knobs, and no details of stand-in programs.
 
     """
     variant = variants.load_variant(name)
@@ -255,7 +269,10 @@ def print_show(console: Console, name: str, everything: bool = False) -> None:
 
 
 def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
-    """Yield which programs replace those of the variant, target by target, and how they differ from them."""
+    """Yield lines about the programs that replace the variant's own programs on some targets, and how these differ.
+
+    A target (where systems run) has such a stand-in if it cannot run the original.
+    """
     for stand_in in stand_ins.find_stand_ins(variant.manifests):
         if variant.only_on and not set(stand_in.targets) & set(variant.only_on):
             continue
@@ -273,13 +290,13 @@ def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
 
 
 def _format_facts(fold: Callable[..., Text], name: str, title: str, *facts: tuple[str, str | None]) -> list[str | Text]:
-    """Return the title of a variant or knob, and a line for each fact that has a value.
+    """Return lines that describe a variant or knob (single setting): its title, and each fact that has a value.
 
     Args:
-        fold: Returns a paragraph with hanging indentation (`wrap_hanging`).
-        name: The name; a blank line precedes one that begins with a line break.
+        fold: A function that returns a paragraph with hanging indentation (`wrap_hanging`).
+        name: The name. If it begins with a line break, a blank line comes first.
         title: The title.
-        *facts: What each fact is called, and its value.
+        *facts: Pairs of a fact's name and value; None or empty = the fact is left out.
 
     """
     begins = [""] * name.startswith("\n")
@@ -313,7 +330,10 @@ def readme_studies() -> str:
 
 
 def readme_disturbances() -> str:
-    """Return the README's table of sweeps with disruptions, in Markdown; durations are those of the loads alone."""
+    """Return the README's table of the sweeps (lists of loads) that have a disruption, in Markdown.
+
+    The durations in it are those of the loads alone, without the starts of the systems.
+    """
     rows: list[tuple[str, ...]] = []
     for name, sweep in _sweeps():
         points = sweep.expanded()
@@ -325,7 +345,7 @@ def readme_disturbances() -> str:
 
 
 def _overlays() -> list[Overlay]:
-    """Return every overlay, a baseline before the overlays that build on it."""
+    """Return all overlays (variants before they are rendered), each baseline before the overlays that build on it."""
     chains = {name: variants.load_chain(name) for name in variants.variant_names()}
     return [chains[name][-1] for name in sorted(chains, key=lambda name: [overlay.name for overlay in chains[name]])]
 
@@ -343,9 +363,9 @@ def _studies() -> list[study_files.Study]:
 
 
 def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table of which only the last column breaks.
+    """Print a table in which only the last column is wrapped to the terminal's width.
 
-    Names stay complete and can be copied, however narrow the terminal is.
+    So the names in the other columns stay complete and can be copied, however narrow the terminal is.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     width = LAST_COLUMN_WIDTH

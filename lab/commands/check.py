@@ -31,7 +31,11 @@ def _run_check(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _describe_parts(*parts: Any) -> dict[str, Any]:
-    """Return the check of a file's parts (`checking.describe_parts`); without them only import what it needs."""
+    """Describe what the parts of a user's configuration file do, for the verb `check`.
+
+    The parts are those of `checking.describe_parts`. A call without parts returns an empty mapping; it only performs
+    the slow imports in advance.
+    """
     from lab.experiments.configmap import checking
 
     return checking.describe_parts(*parts) if parts else {}

@@ -82,10 +82,15 @@ def _run_export(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _export_verbatim(run: RunStore, sample: Sample, kind: str, output: Path | None) -> None:
-    """Export a sample's output unchanged.
+    """Export a sample's raw output: that of its load generator, or a file that k6 wrote.
 
-    With `raw`, both streams are written, and stderr goes only to stderr. With k6's own output, its file is written,
-    unpacked unless the output's name ends in .gz.
+    Args:
+        run: The run.
+        sample: The sample.
+        kind: "raw" for the generator's output: its stdout goes to `output`, its stderr to stderr. "k6" or "k6-summary"
+            for a file of k6; it is decompressed unless the name of `output` ends in .gz.
+        output: The file to write; None = stdout.
+
     """
     if kind == "raw":
         stdout, stderr = (text.encode("utf-8", "surrogateescape") for text in run.raw(sample))
@@ -105,12 +110,12 @@ def _export_verbatim(run: RunStore, sample: Sample, kind: str, output: Path | No
 
 
 def _read_k6(run: RunStore, sample: Sample, kind: str) -> tuple[bytes, bool]:
-    """Return the content of a file that k6 wrote, and whether the content is gzipped.
+    """Return the content of a file that k6 wrote for a sample, and whether the content is gzip-compressed.
 
     Args:
         run: The run.
         sample: The sample.
-        kind: `k6-summary` for the summary, `k6` for the rows.
+        kind: "k6-summary" for the summary, "k6" for the file with every number.
 
     Raises:
         UsageError: The sample has no such file.
@@ -134,7 +139,13 @@ def _read_k6(run: RunStore, sample: Sample, kind: str) -> tuple[bytes, bool]:
 
 
 def _write(output: Path | None, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that appears complete or not at all; write directly to what is no file (a pipe, /dev/stdout).
+    """Write a file so that it appears complete or not at all.
+
+    A pipe or a device such as /dev/stdout is written directly.
+
+    Args:
+        output: The file; None = stdout.
+        write: A function that writes the content into an open file.
 
     Raises:
         UsageError: The file cannot be written.

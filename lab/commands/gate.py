@@ -47,10 +47,11 @@ UNFINISHED = 2
 
 
 def parse_bound(text: str) -> tuple[str, float]:
-    """Parse a bound in the metric's own unit: `gap_s=0.5` into ("gap_s", 0.5).
+    """Parse a value of `--max-more`, the bound for a metric in its own unit: `gap_s=0.5` → ("gap_s", 0.5).
 
     Raises:
-        UsageError: The metric is no outcome, or neither direction of it is worse; or the value is not 0 or more.
+        UsageError: The metric is not an outcome of a disruption, has no direction that is worse, or the value is
+            negative or no number.
 
     """
     name, sign, number = text.partition("=")
@@ -72,9 +73,14 @@ def parse_bound(text: str) -> tuple[str, float]:
 
 
 def _run_gate(options: argparse.Namespace, talk: Console) -> int:
-    """Run the gate and return its status: 1 for a regression alone, 2 for anything else that goes wrong.
+    """Run the verb `gate`: judge whether candidates are worse than their baselines by more than a bound.
 
-    The status is the same whether or not the answer was read.
+    With `--against` or `--config` the candidates are measured first, otherwise stored runs are judged.
+
+    Returns:
+        The exit status: 0 = no regression; 1 = a regression; 2 = anything else went wrong, or the result is
+        inconclusive and `--strict` is given.
+
     """
     if options.config:
         return _gate_files(options, talk)
@@ -84,7 +90,19 @@ def _run_gate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
-    """Print the result in the requested form, and return the gate's status."""
+    """Find out the result of the gate (the judgement whether candidates are worse), and print it.
+
+    Args:
+        options: The parsed options, which determine the form of the output.
+        find: A function that returns the result.
+
+    Returns:
+        The exit status: 0 = no regression; 1 = a regression; 2 = inconclusive, if `--strict` is given.
+
+    Raises:
+        UsageError: The result could not be found or printed; the exit status is then 2.
+
+    """
     from lab.report.json.runs import describe_gate
     from lab.report.json.shape import dumps
     from lab.report.tables.gate import make_junit_xml, page
@@ -123,7 +141,13 @@ Pairs = tuple[Mapping[str, str], Sequence[str], str, Sequence[str]]
 
 
 def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
-    """Gate the checkout's variants against their state at a git ref."""
+    """Measure the checkout's variants in pairs with themselves as of a git ref, and judge whether they became worse.
+
+    Returns:
+        The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
+        inconclusive and `--strict` is given.
+
+    """
     from lab.experiments.against_ref import add_ref_manifests, commit_of
     from lab.model.variants.variants import load_variant
 
@@ -143,7 +167,15 @@ def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _gate_files(options: argparse.Namespace, talk: Console) -> int:
-    """Gate a configuration file against an old one, or against its state at a git ref."""
+    """Measure a user's new configuration file in pairs with the old one, and judge whether the new one is worse.
+
+    The old one is another file, or the file as of a git ref.
+
+    Returns:
+        The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
+        inconclusive and `--strict` is given.
+
+    """
     from lab.experiments.against_ref import read_at_ref
     from lab.experiments.configmap import knobs, split
     from lab.experiments.configmap.reading import read_settings
@@ -189,15 +221,24 @@ def _measure_change(
     write: Callable[[Path, bool], Pairs],
     contents: Sequence[bytes] = (),
 ) -> int:
-    """Measure candidates in pairs with what they are compared with, and judge the result.
+    """Measure candidates in pairs with what they are compared with, and print whether they are worse.
+
+    A regression close to the bound is measured a second time, and counts only if it is confirmed.
 
     Args:
         options: The parsed options.
         talk: The console of stderr.
-        label: The part of the folder's name that says what is measured.
-        since: What the candidates are compared with, in words.
-        write: Writes the variants into a copy of the checkout's manifests; the second argument is whether the target runs the controller.
-        contents: The contents of files that were read, which a child process of this command must receive.
+        label: A text for the name of the folder, such as `gate-keepalive`.
+        since: What the candidates are compared with, in words, such as `main's`.
+        write: A function that writes the variants to compare, and returns them as `Pairs`. It gets a copy of the
+            checkout's folder of manifests, and whether the target is another than the default one (then the real
+            controller runs).
+        contents: The contents of files that were read already. A child process of this command, which cannot read
+            standard input again, gets them.
+
+    Returns:
+        The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
+        inconclusive and `--strict` is given.
 
     """
     from lab.records.sweep_files import load_sweep
@@ -264,7 +305,18 @@ def _measure_change(
 
 
 def _report_unchanged(options: argparse.Namespace, since: str, same: Sequence[str], notes: Sequence[str]) -> int:
-    """Report in the requested form that there is nothing to measure, and return 0."""
+    """Print that no candidate differs from what it is compared with, so that there is nothing to measure.
+
+    Args:
+        options: The parsed options, which determine the form of the output.
+        since: What the candidates are compared with, in words.
+        same: The names of the candidates.
+        notes: Remarks for the result.
+
+    Returns:
+        The exit status 0.
+
+    """
     from lab.report.json.shape import dumps
     from lab.report.tables.gate import UNCHANGED
 

@@ -96,7 +96,14 @@ def _run_knee(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings of the search that were given; the others keep the defaults of `prepare`."""
+    """Return the settings of a search for the knee (the highest rate within a latency bound) that the user gave.
+
+    Settings that were not given are absent, so that `prepare` uses its defaults.
+
+    Returns:
+        The name of a parameter of `prepare` → value.
+
+    """
     settings = {
         "generator": options.generator,
         "connections": options.connections,
@@ -141,12 +148,15 @@ def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> N
 
 
 def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
-    """Print a search's result, and return the exit status: 0 when every knee was found.
+    """Print the result of a search for the knee: the highest rate that a variant serves within the latency bound.
 
     Args:
         options: The parsed options.
-        run: The search.
-        keep: Whether to write the result into the folder of the run, too.
+        run: The stored search.
+        keep: Whether to write the result into the run's folder, too.
+
+    Returns:
+        The exit status: 0 if the knee of every variant was found, else 1.
 
     """
     from lab.analysis.knee.report import build_report

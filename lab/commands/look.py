@@ -44,15 +44,17 @@ def _run_doctor(options: argparse.Namespace, talk: Console) -> int:
 
 
 def doctor(console: Console, as_json: bool = False, everything: bool = False) -> int:
-    """Print whether each target can run here, the disk space, and what is missing; repair nothing.
+    """Print whether each target (where systems run) can be used on this machine, and what is missing.
+
+    Nothing is installed or repaired.
 
     Args:
         console: The console.
         as_json: Whether to print all findings as JSON instead.
-        everything: Whether to print every finding, also what is not missing.
+        everything: Whether to print every finding, also about what is not missing.
 
     Returns:
-        The exit status: 0 when the default target can run here, else 2.
+        The exit status: 0 if the default target can be used, else 2.
 
     """
     from lab.report.terminal import wrap_hanging

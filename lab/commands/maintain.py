@@ -72,7 +72,7 @@ def _publish_notebooks(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:
-    """Replace this process by Jupyter."""
+    """Replace this process by JupyterLab, opened on the folder of notebooks."""
     jupyter = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={ROOT / 'notebooks'}", *options.arguments]
     os.execv(sys.executable, jupyter)
 

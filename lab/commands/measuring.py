@@ -45,10 +45,13 @@ LONG_S = 300.0
 
 
 def target_of(options: argparse.Namespace) -> str | None:
-    """Return the name of the target: `--target`, or that of the run to `--resume`; None for the default.
+    """Return the name of the target (where systems run): from `--target`, or from the run to `--resume`.
+
+    Returns:
+        None for the default target.
 
     Raises:
-        UsageError: Both are given and differ.
+        UsageError: Both options are given, and the run has another target.
 
     """
     if not options.resume:
@@ -62,12 +65,17 @@ def target_of(options: argparse.Namespace) -> str | None:
 
 
 def enter_target(options: argparse.Namespace, name: str | None) -> Target:
-    """Return the target of that name (None for the default), inside its namespaces if it has any.
+    """Return the target (where systems run) of this name, ready for use in this process.
 
-    Inside, SIGTERM ends the lab as cleanly as Ctrl-C.
+    Some targets need Linux namespaces. If this process is not inside them, a child process runs the whole command again
+    inside them. Afterwards SIGTERM ends this process as cleanly as Ctrl-C.
+
+    Args:
+        options: The parsed options.
+        name: The name of the target; None = the default one.
 
     Raises:
-        RanInsideError: The lab was outside of the namespaces; the same command has run inside in the meantime.
+        RanInsideError: A child process has run the command, so this process has nothing more to do.
 
     """
     from lab.targets import enter_target
@@ -80,28 +88,38 @@ def enter_target(options: argparse.Namespace, name: str | None) -> Target:
 
 
 def end_on_sigterm() -> None:
-    """Make SIGTERM end the lab as cleanly as Ctrl-C."""
+    """Let the signal SIGTERM end this process as cleanly as Ctrl-C does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
-    """Return the command that continues a run or an ablation, on the same cluster context.
+    """Return the command that continues a run or an ablation (series of runs), such as `just bench --resume NAME`.
 
-    A run that is being resumed keeps the name or path by which the user named it.
+    Args:
+        options: The parsed options. The cluster's context and the name that the user gave to `--resume` are taken from
+            them.
+        verb: The verb, such as `bench`.
+        name: The name of the run, if `--resume` was not given.
+
     """
     context = f" --context {options.context}" if options.context else ""
     return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{context}"
 
 
 def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
-    """Return the function that tries which rates a target carries on two sides at once; None for a mere plan."""
+    """Return the function that tries before a run which rates two systems at once can serve on this target.
+
+    Returns:
+        None if only the plan is requested (`--plan`), so that nothing must be loaded.
+
+    """
     from lab.experiments.bench.probing import bring_up_pair
 
     return None if options.plan else partial(bring_up_pair, partial(print_plan_line, talk, "probe"))
 
 
 def done_samples(run: RunStore | None) -> int:
-    """Return the number of a run's planned measurements (slots) that need no repetition; 0 for no run."""
+    """Return how many planned measurements of a run need no repetition; 0 if `run` is None."""
     from lab.model.samples import is_settled, key_of_measurement
 
     if run is None:
@@ -113,18 +131,18 @@ def done_samples(run: RunStore | None) -> int:
 def plan_and_measure(
     options: argparse.Namespace, talk: Console, target: Target, request: BenchRequest, names: str, verb: str = "bench"
 ) -> RunStore | int:
-    """Print the plan of the request, or of the run to `--resume`, and measure it.
+    """Plan a run and print the plan, then measure the run; with `--resume` continue a stored run instead.
 
     Args:
         options: The parsed options.
         talk: The console of stderr.
-        target: The target.
-        request: The request.
-        names: The option with the names of what is measured.
+        target: The target (where systems run).
+        request: What to measure, if it is a new run.
+        names: The name of the option that holds the variants.
         verb: The verb whose `--resume` continues the run.
 
     Returns:
-        The measured run, or the exit status if only the plan was requested or the run was interrupted.
+        The measured run. If only the plan was requested or the run was interrupted: the exit status, 0 or 1.
 
     """
     from lab.experiments import bench
@@ -153,18 +171,21 @@ def measure(
     resume: str,
     search: Callable[[RunStore], None] | None = None,
 ) -> RunStore | None:
-    """Measure what is still missing of a run, and print how to continue if it is interrupted or fails.
+    """Measure everything that is still missing of a run.
+
+    If the measuring is interrupted or fails, the command that continues it is printed.
 
     Args:
         talk: The console of stderr.
-        prepared: The prepared run.
-        run: The stored run to continue; None for a new one.
-        target: The target.
+        prepared: The run as it was planned.
+        run: The stored run to continue; None = a new one is created.
+        target: The target (where systems run).
         resume: The command that continues the run.
-        search: The function that measures a search for the knee, whose plan grows; None for other runs.
+        search: For a search for the knee (the highest rate within a latency bound): the function that measures it. None
+            = an ordinary run.
 
     Returns:
-        The measured run, or None when it was interrupted.
+        The measured run; None if it was interrupted.
 
     """
     from lab.commands.progress import RunTerminal
@@ -220,19 +241,26 @@ def measure(
 
 
 def print_plan_line(talk: Console, head: str, text: str) -> None:
-    """Print one line of a plan, a head and a text, broken at words where it is longer than a page is wide."""
+    """Print a part of a plan: a heading of a few letters, and a text that is wrapped to the width of a page.
+
+    Args:
+        talk: The console of stderr.
+        head: The heading, such as `load`; it is printed bold in the first column.
+        text: The text.
+
+    """
     lines = textwrap.wrap(text, OUTPUT_WIDTH - 11, break_long_words=False, break_on_hyphens=False) or [""]
     for number, line in enumerate(lines):
         talk.print(f"[bold]{'' if number else head:<10}[/] {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def say_left_out(talk: Console, missing: Sequence[NotMeasured], most: int | None = None) -> None:
-    """Print a line for each variant that is left out, with its remedy.
+    """Print a line for each variant that cannot be measured here, with the reason and the remedy.
 
     Args:
         talk: The console of stderr.
-        missing: What is left out.
-        most: The most lines; None: any number.
+        missing: The variants that cannot be measured.
+        most: The largest number of variants to print; None = all.
 
     """
     for item in missing[:most]:
@@ -242,7 +270,10 @@ def say_left_out(talk: Console, missing: Sequence[NotMeasured], most: int | None
 
 
 def print_traffic(talk: Console, record: RunRecord) -> None:
-    """Print the mix of requests of a run's loads, and what is kept of the log that it was made from."""
+    """Print the mix of requests of a run's loads, and what is known of the access log that it was made from.
+
+    Nothing is printed for a run whose loads request a single page.
+    """
     from lab.report.loads import describe_traffic
 
     for line in [] if record.traffic is None else describe_traffic(record.traffic):
@@ -252,14 +283,15 @@ def print_traffic(talk: Console, record: RunRecord) -> None:
 def print_plan(
     talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False, *, full: bool = False
 ) -> None:
-    """Print what will be measured, with which programs, how long that takes, and which effects it can detect.
+    """Print the plan of a run: what is measured, with which programs, how long it takes, and which effects it can detect.
 
     Args:
         talk: The console of stderr.
-        prepared: The prepared run.
-        done: The number of slots that are measured already.
-        may_be_less: Whether the number of blocks is a default, which the user may lower.
-        full: Whether to name every arm, load and variant that is left out; else the first of them.
+        prepared: The run as it was planned.
+        done: The number of planned measurements that are already done.
+        may_be_less: Whether to suggest fewer blocks (repetitions) if the run takes long, because the user did not
+            choose their number.
+        full: Whether to name all arms, loads and variants that are left out, instead of the first few.
 
     """
     record, design = prepared.record, prepared.design
@@ -301,7 +333,14 @@ def print_plan(
 
 
 def _describe_arms(record: RunRecord, design: Design, most: int | None) -> str:
-    """Return what is compared with what: `keepalive with ingress-nginx; …`."""
+    """Return in words which arms (variants in a run) are compared: `keepalive with ingress-nginx; …`.
+
+    Args:
+        record: The record of the run.
+        design: The design of the run.
+        most: The largest number of arms to name; None = all.
+
+    """
     variants = [arm.name for arm in record.arms if arm.role == "variant"]
     bases = ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
     more = f" and {len(variants) - most} more (--all shows them)" if most and len(variants) > most else ""
@@ -317,7 +356,7 @@ def _describe_arms(record: RunRecord, design: Design, most: int | None) -> str:
 
 
 def _print_programs(talk: Console, prepared: PreparedRun) -> None:
-    """Print the programs that run as proxies, and the CPUs that they and the others get."""
+    """Print which programs run as proxies, and which CPUs they, the backend and the generator get."""
     from lab.systems.stand_ins import list_programs
 
     record = prepared.record
@@ -341,7 +380,7 @@ def _print_programs(talk: Console, prepared: PreparedRun) -> None:
 
 
 def _list_loads(prepared: PreparedRun) -> Iterator[str]:
-    """Yield each load of a plan in words, with its generator, and what differs from the other loads."""
+    """Yield a line for each load of a planned run: its generator, the load in words, and remarks about pairs."""
     from lab.report.loads import describe_disruption, describe_load
 
     record, design = prepared.record, prepared.design
@@ -383,7 +422,10 @@ def _print_duration(talk: Console, prepared: PreparedRun, done: int, may_be_less
 
 
 def _print_resolution(talk: Console, design: Design) -> None:
-    """Print the effects that a plan finds with 90 % probability, and why there are so many blocks."""
+    """Print the smallest effects that a run detects with 90 % probability, and why it has its number of blocks.
+
+    Blocks are repetitions of all measurements.
+    """
     from lab.experiments.bench.design import UNKNOWN
     from lab.model.metrics import find_metric
 
@@ -413,14 +455,19 @@ def answer_plan(
     left_out: Sequence[NotMeasured] = (),
     related: Mapping[str, str] | None = None,
 ) -> int:
-    """Print the plans as JSON if `--json` is given, and return 0; their text is printed already.
+    """Complete the answer of a verb with `--plan`: print the plans as JSON if `--json` is given, and return 0.
+
+    For people, the plans are already printed as text.
 
     Args:
         options: The parsed options.
-        ready: The prepared runs, each with the number of slots that are measured already.
-        ablation: The record of the ablation that the runs belong to, if any.
-        left_out: What is not measurable.
-        related: Related questions, each with the command that answers it.
+        ready: The planned runs, each with the number of measurements that are already done.
+        ablation: The record of the ablation that the runs belong to; None = none.
+        left_out: The variants that cannot be measured here.
+        related: Further questions: question → the command that answers it.
+
+    Returns:
+        The exit status 0.
 
     """
     from lab.report.json.answers import PLAN, plan_run
@@ -437,13 +484,16 @@ def answer_plan(
 def print_and_write_result(
     options: argparse.Namespace, run: RunStore, extra: Sequence[Part] = (), tables: Sequence[Sequence[Part]] = ()
 ) -> int:
-    """Print the result of a run that was just measured, write its HTML page, and return the exit status.
+    """Print the result of a run that was just measured, and write its HTML page into the run's folder.
 
     Args:
         options: The parsed options.
         run: The run.
-        extra: Parts that follow the result, for people.
-        tables: Tables to add to the page.
+        extra: Parts to print after the result, for people.
+        tables: Further tables for the HTML page.
+
+    Returns:
+        The exit status: 0 if the run is complete, else 1.
 
     """
     from lab.analysis import rerun
@@ -471,16 +521,19 @@ def print_and_write_result(
 
 
 def print_result(options: argparse.Namespace, run: RunStore, result: RunResult | None = None, page: str = "") -> int:
-    """Print a run's result (its conclusion, and its tables), and return the exit status.
+    """Print the result of a run: its conclusion and its tables.
 
-    With `options.all`, people also see all rows and notes and what the systems hold, with `options.absolute` all absolute values;
-    Markdown and JSON always have everything.
+    Markdown and JSON always have everything. People see all rows and notes only with `options.all`, and all absolute
+    values only with `options.absolute`.
 
     Args:
         options: The parsed options.
         run: The run.
-        result: The result, where it is known already.
-        page: The place of its HTML page; empty for none.
+        result: The result, if it is already computed.
+        page: The address of the run's HTML page, to print it; empty = there is none.
+
+    Returns:
+        The exit status: 0 if the run is complete, else 1.
 
     """
     from lab.report.json.shape import dumps

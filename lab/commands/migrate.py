@@ -33,9 +33,14 @@ ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained", "traffic", 
 
 
 def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
-    """Print the plan of a migration; with `--measure`, measure it in one run.
+    """Run the verb `migrate`: print what ingress-nginx's successors do with the user's settings.
 
-    The run compares ingress-nginx with the file against each successor, as shipped and with its settings.
+    With `--measure`, a run compares ingress-nginx with these settings with each successor, as shipped and with its
+    equivalent settings. With `--verify`, the answers of all systems are compared.
+
+    Returns:
+        The exit status: 0, or 1 if a measurement is not complete. With `--verify` it is that of `run_verification`.
+
     """
     if not (options.measure or options.verify) and (
         given := [name for name in ONLY_MEASURED if getattr(options, name)]
@@ -104,10 +109,13 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[str, bytes]]]:
-    """Return the plan of the files that the options name, and the files, name and content, in the order of reading.
+    """Read the user's configuration files that the options name, and plan the migration of their settings.
+
+    Returns:
+        The plan, and the name and content of each file in the order in which they were read.
 
     Raises:
-        UsageError: Two files are the standard input, or two have a ConfigMap.
+        UsageError: Two files are the standard input, or two files have a ConfigMap.
 
     """
     from lab.experiments.migration.plan import INGRESS_READER, READER, plan_migration, sort_files
@@ -124,7 +132,7 @@ def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[
 
 
 def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: MigrationPlan) -> None:
-    """Write the manifests, if `--out` is given."""
+    """Write the manifests of the successors into the folder that `--out` names; do nothing without `--out`."""
     from lab.experiments.migration.folder import export_manifests
 
     if options.out:

@@ -32,30 +32,46 @@ MOST_EFFECTS, MOST_LIVE = 2, 6
 
 
 class LineObserver:
-    """The base of the displays of progress: it prints which knobs failed to apply and which systems did not start."""
+    """The base class of the displays of progress, which print what happens during the measuring on stderr.
+
+    It prints which settings did not take effect, and which systems did not start.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Ignore the beginning of a sample."""
+        """Do nothing when a measurement begins."""
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
-        """Print a line for each read-back that failed; the time that the start took is not printed."""
+        """Print a line for each setting that did not take effect in a system that has just started.
+
+        Args:
+            slot: The planned measurement for which the system was started.
+            took_s: The seconds that the start took; they are not printed.
+            readings: The results of the read-backs (checks of the running system's settings).
+
+        """
         for reading in readings:
             if not reading.ok:
                 self._print_line(f"[red]not applied[/]  {slot.arm.name}: {escape(str(reading))}")
 
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
-        """Print the reasons why a slot's systems are replaced by freshly started ones."""
+        """Print why a system is started again before a planned measurement.
+
+        Args:
+            slot: The planned measurement.
+            why: The reasons in words, such as too many sockets in TIME_WAIT after an earlier load.
+
+        """
         message = f"{_name_arms(slot)} is brought up anew before {slot.point.name}: {'; '.join(why)}"
         self._print_line(f"       [yellow]{escape(message)}[/]")
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Ignore the two samples of a pair."""
+        """Do nothing when a pair (two variants measured at once) has been measured."""
 
     def failed(self, slot: Slot, error: LabError) -> None:
-        """Print why a system did not come up."""
+        """Print that the system for a planned measurement did not start, and the error."""
         self._print_line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
 
     def _print_line(self, text: str) -> None:
@@ -63,10 +79,11 @@ class LineObserver:
 
 
 class RunTerminal(LineObserver):
-    """The display of a run's progress, as an observer and a context manager.
+    """The display of a run's progress; it is also a context manager.
 
-    A terminal has a few lines that are rewritten, and lose their place at the end: what is measured, the time left, and the effects so far.
-    Elsewhere each block has one line. Both have a line for everything that went wrong.
+    On a terminal it shows what is being measured, the time left, and the effects so far, in a few lines that are
+    rewritten and vanish at the end. Otherwise it prints one line per block (repetition of all measurements). In both
+    cases faults are printed as lines that stay.
     """
 
     def __init__(self, console: Console, plan: Plan, duration_s: float, done: int) -> None:
@@ -88,11 +105,11 @@ class RunTerminal(LineObserver):
         self._end_block(0)
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Show the planned measurement.
+        """Show which measurement begins.
 
         Args:
             slot: The planned measurement.
-            attempt: The number of the attempt, from 1; 0 while the system comes up.
+            attempt: The number of the attempt, from 1; 0 while the system is being started.
 
         """
         if slot.block != self._block:
@@ -102,25 +119,27 @@ class RunTerminal(LineObserver):
         self._now = f"block {slot.block} of {self._blocks}  {_name_arms(slot)}  {doing}"
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Count a solo sample, and print why it is not valid, if it is not.
+        """Count a solo measurement (one system alone on the machine) as done; print the reason if its sample is invalid.
 
         Args:
             slot: The planned measurement.
             sample: The sample.
-            latency: The histogram of its latencies; None where nothing was measured.
-            last: Whether the measurement is not repeated.
+            latency: The histogram of its latencies; None if nothing was measured. It is not used here.
+            last: Whether this was the last attempt, so that the measurement is not repeated.
 
         """
         self._count(slot, sample, last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Count a pair, take its difference of CPU per request, and print why it is not valid, if it is not.
+        """Count the measurement of a pair (two variants at once) as done, and print the reason if a sample is invalid.
+
+        From a valid pair the difference in CPU time per request is added to the effects so far.
 
         Args:
             slot: The planned measurement.
-            own: The sample of the slot's arm.
-            base: The sample of the arm on the other side.
-            last: Whether the measurement is not repeated.
+            own: The sample of `slot.arm`, the variant that is compared with the other one.
+            base: The sample of the variant on the other side of the pair.
+            last: Whether this was the last attempt, so that the measurement is not repeated.
 
         """
         cost_s, base_s = own.cpu_per_request_s, base.cpu_per_request_s
@@ -146,7 +165,14 @@ class RunTerminal(LineObserver):
         self._print_line(f"{place}: [red]gave up{tries}[/], {escape(reason)}{unneeded}")
 
     def _end_block(self, following: int) -> None:
-        """Print the line of the block that has ended where no terminal shows it, and go on with the following one."""
+        """End the current block (repetition of all measurements) and go on with the next one.
+
+        If the output is not a terminal, a line about the block that has ended is printed.
+
+        Args:
+            following: The number of the next block; 0 = the run has ended.
+
+        """
         if self._block and not self._console.is_terminal:
             effects, left = list(self._list_effects()), self._time_left()
             more = f", and {len(effects) - MOST_EFFECTS} more" if len(effects) > MOST_EFFECTS else ""
@@ -155,9 +181,10 @@ class RunTerminal(LineObserver):
         self._block = following
 
     def _list_effects(self) -> Iterator[str]:
-        """Yield what the pairs of each arm show so far, from three blocks on.
+        """Yield a line with the effect on CPU time per request so far, for each variant and load with three blocks or more.
 
-        It decides nothing: the number of blocks is fixed beforehand, and no run stops or continues because of it.
+        A block is a repetition of all measurements. The line is only for information: nothing stops or continues
+        because of it.
         """
         metric = METRICS["cpu_per_request"]
         for (arm, point), blocks in self._costs.items():
@@ -168,7 +195,7 @@ class RunTerminal(LineObserver):
                 yield f"{arm} at {point} {metric.change(estimate.effect)}{ends}"
 
     def _render(self) -> Group:
-        """Return the lines that a terminal shows: the measurement, the time left, and CPU per request so far."""
+        """Return what a terminal shows: the current measurement, the time left, and the effects on CPU time so far."""
         effects = list(self._list_effects())
         bar = ProgressBar(total=len(self._slots), completed=self._done, width=40)
         lines = [f"CPU per request so far: {text}" for text in effects[:MOST_LIVE]]
@@ -185,12 +212,12 @@ class RunTerminal(LineObserver):
 
 
 def _name_arms(slot: Slot) -> str:
-    """Return the name of the slot's arm, or the names of a pair of arms."""
+    """Return the name of the planned measurement's arm (a variant in the run), or of a pair's two arms as `A | B`."""
     return f"{slot.arm.name} | {slot.other}" if slot.against else slot.arm.name
 
 
 class SearchTerminal(LineObserver):
-    """The observer of a search for the knee (highest rate within the latency bound): it prints a line per trial."""
+    """The display of a search for the knee (the highest rate within a latency bound), with one line per trial."""
 
     def __init__(self, console: Console, record: RunRecord) -> None:
         super().__init__(console)
@@ -198,13 +225,13 @@ class SearchTerminal(LineObserver):
         self._width = max(len(arm.name) for arm in record.arms)
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Print a line for a trial: the rate, the achieved rate, p99 and the verdict.
+        """Print a line for a trial: the offered rate, the achieved rate, p99, and whether it passed.
 
         Args:
             slot: The planned measurement.
             sample: The sample.
-            latency: The histogram of its latencies; None where nothing was measured.
-            last: Whether the measurement is not repeated.
+            latency: The histogram of its latencies; None if nothing was measured.
+            last: Whether this was the last attempt, so that the trial is not repeated.
 
         """
         trial = classify_trial(slot, sample, latency, self._record, passed_before=True)

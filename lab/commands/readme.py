@@ -61,7 +61,10 @@ Maker = Callable[[Path, Sequence[str]], str]
 
 
 def markdown_files(root: Path = ROOT) -> Iterator[Path]:
-    """Yield every Markdown file of the checkout, except those that were measured or fetched."""
+    """Yield every Markdown file of the checkout that may have generated parts.
+
+    Files in the folders of single runs and in caches are left out.
+    """
     for pattern in ("*.md", "data/*.md", "data/levels/*.md", "data/published/*.md", "data/reference/*.md"):
         yield from sorted(root.glob(pattern))
     for folder in ("lab", "manifests", "notebooks", "scripts"):
@@ -69,25 +72,31 @@ def markdown_files(root: Path = ROOT) -> Iterator[Path]:
 
 
 def render_file(path: Path, makers: Mapping[str, Maker]) -> str:
-    """Return the text of a file with every generated part made anew.
+    """Return the text of a Markdown file in which every generated part is made anew.
+
+    Args:
+        path: The file.
+        makers: The functions that make parts, by the name that the part's marker has.
 
     Raises:
-        UsageError: No function makes a part of that name.
+        UsageError: The file has a part for which there is no function.
 
     """
     return PART.sub(lambda match: match["head"] + make_part(path, match, makers) + match["end"], path.read_text())
 
 
 def make_part(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> str:
-    """Return one generated part with links relative to the file; the links of a fenced part stay unchanged.
+    """Make one generated part of a Markdown file, with links relative to this file.
+
+    Links in a part that is a fenced block (```) stay unchanged.
 
     Args:
-        path: The Markdown file that the part is in.
-        match: The match of `PART` in the file.
-        makers: The functions that make parts, by the name in the markers.
+        path: The file.
+        match: The match of `PART` in the file: the marker with its words, and the old text.
+        makers: The functions that make parts, by the name that the part's marker has.
 
     Raises:
-        UsageError: No function makes a part of that name.
+        UsageError: There is no function for this part.
 
     """
     name = match["name"]
@@ -101,7 +110,7 @@ def make_part(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> 
 
 
 def part_makers() -> Mapping[str, Maker]:
-    """Return the function that makes each part, by the name in its markers."""
+    """Return the functions that make the generated parts of READMEs, by the name that the part's marker has."""
     return {
         "calibration": lambda *_: render_markdown(
             calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)
@@ -128,7 +137,7 @@ def part_makers() -> Mapping[str, Maker]:
 
 
 def _make_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table whose cells are Markdown already."""
+    """Return a Markdown table from a heading and rows; the cells must already be valid Markdown."""
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (heads, ["---"] * len(heads), *rows))
 
 
@@ -138,20 +147,23 @@ def _runs() -> Sequence[evidence.Evidence]:
 
 @cache
 def judged_claims() -> Sequence[ClaimVerdict]:
-    """Return every claim of the published studies, with the verdict of the committed runs; cached.
+    """Return all claims of the published studies, each with the verdict of the committed runs.
 
-    The first call takes seconds.
+    The result is cached, because the first call takes seconds.
     """
     return ledger.judge_claims()
 
 
 def make_settings_text() -> str:
-    """Return the content of data/settings.json, from the committed runs."""
+    """Return the content of data/settings.json: what the committed runs show of each setting, as JSON."""
     return json.dumps(settings.make_settings(list_steps(_runs(), judged_claims()), judged_claims()), indent=1) + "\n"
 
 
 def _make_seen() -> str:
-    """Return the table of what committed runs and the ledger show of the differences in the tables of `migrate`."""
+    """Return a table of what measurements show of the settings that `migrate` lists, for each successor.
+
+    Its rows have the successor, the setting, what a committed run shows, and the verdicts of published claims about it.
+    """
     answers = {verdict.claim.id: verdict.answer for verdict in judged_claims()}
     tables = {system: load_table(system) for system in list_successors()}
     cells = {
@@ -168,14 +180,14 @@ def _make_seen() -> str:
 
 
 def _describe_seen(system: str, name: str, at_point: str, metric: str, other: str | None = None) -> str:
-    """Return in words what a committed run shows of a successor as shipped.
+    """Return in words what a committed run shows of a successor of ingress-nginx with its default settings.
 
     Args:
-        system: The variant of the successor.
-        name: The folder of the run.
-        at_point: The load point.
-        metric: The metric.
-        other: The variant to divide by; None: none.
+        system: The name of the successor's variant.
+        name: The name of the run's folder.
+        at_point: The name of the load point.
+        metric: The name of the metric.
+        other: The name of another variant, whose value divides the successor's; None = the value itself.
 
     """
     run = next(run for run in _runs() if run.name == name)
@@ -193,9 +205,9 @@ def _describe_seen(system: str, name: str, at_point: str, metric: str, other: st
 
 
 def floors() -> Mapping[str, int]:
-    """Return the floor of each package of the lab, 1 at the bottom, as declared in `lab/tests/test_house.py`.
+    """Return the floor of each package of the lab: package → number, where 1 is the bottom.
 
-    A package imports only from packages on lower floors.
+    A package imports only from packages on lower floors. `lab/tests/test_house.py` defines the floors.
     """
     text = (LAB / "tests" / "test_house.py").read_text()
     declared = re.search(r"^FLOORS = (\(\n.*?^\))", text, re.DOTALL | re.MULTILINE)
@@ -205,7 +217,7 @@ def floors() -> Mapping[str, int]:
 
 
 def _make_floors() -> str:
-    """Return a table of the lab's packages by floor, the highest first."""
+    """Return a Markdown table of the lab's packages by floor (layer of imports), the highest floor first."""
     rows: dict[int, list[str]] = {}
     for name, floor in sorted(floors().items(), key=lambda item: (-item[1], item[0])):
         rows.setdefault(floor, []).append(f"[`{name}`](lab/{name}/README.md)")
@@ -213,7 +225,11 @@ def _make_floors() -> str:
 
 
 def folder(path: Path) -> str:
-    """Return what a folder may import, and its folders and modules with the first sentence of their docstrings."""
+    """Return the description of a folder for its README, in Markdown.
+
+    It has a table of the folder's packages and modules, with the first sentence of the docstring of each. For a package
+    of the lab it also states from which packages it may import.
+    """
     packages = [init.parent for init in sorted(path.glob("*/__init__.py"))]
     modules = [module for module in sorted(path.glob("*.py")) if module.name != "__init__.py"]
     pages = {package: package / "README.md" for package in packages}
@@ -240,7 +256,10 @@ def folder(path: Path) -> str:
 
 
 def _make_findings() -> str:
-    """Return a table with a row for each finding of data/reference/findings.toml: question, answer and advice."""
+    """Return a Markdown table of the main findings of the committed runs: question, place, answer and advice.
+
+    The file data/reference/findings.toml lists the findings.
+    """
     rows: list[tuple[str, ...]] = []
     for finding in list_findings(_runs()):
         elsewhere = "".join(
@@ -255,7 +274,10 @@ def _make_findings() -> str:
 
 
 def _make_trust() -> str:
-    """Return a table of the findings that were measured on several targets, with the same step on each of them."""
+    """Return a Markdown table of the findings that were measured on several targets, with the effect on each target.
+
+    A target is where systems run. The table shows whether results of the default target hold elsewhere.
+    """
     rows: list[tuple[str, ...]] = []
     for finding in list_findings(_runs()):
         measured = {step.target: step for step in finding.elsewhere if step.point == finding.asked.point}
@@ -276,9 +298,9 @@ def _find_run(name: str) -> evidence.Evidence:
 
 
 def starts(systems: Sequence[SystemComponents]) -> str:
-    """Return a Markdown table that shows how much one start of each system varies, as standard deviations.
+    """Return a Markdown table of how much the results of each system vary from start to start, as standard deviations.
 
-    Systems without repeated measurements are left out: they were measured only to bound the variance between bring-ups.
+    Systems for which no measurement was repeated are left out.
 
     Args:
         systems: The committed variance components of the systems.
@@ -299,23 +321,29 @@ def starts(systems: Sequence[SystemComponents]) -> str:
 
 
 def _make_reasons() -> str:
-    """Return a table of all reasons why a sample is invalid, in the order in which the reasons apply."""
+    """Return a Markdown table of all reasons for which a sample is invalid, in the order in which they are checked."""
     again = " Measured again, up to twice."
     rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
     return _make_table(("reason", "meaning"), rows)
 
 
 def _make_known_costs() -> str:
-    """Return the known costs that the committed run shows, as a table, and how often their effects were claimed."""
+    """Return a table of known, injected costs and what the committed run measured of them, in Markdown.
+
+    Below the table, a list shows how often the effect of each cost was detected.
+    """
     costs, claims = effects.read_effects(RunStore.open(str(REFERENCE / effects.SWEEP)))
     lines = "".join(f"- {effects.format_injected(claim)}\n" for claim in claims)
     return f"{render_markdown(selfbench.known_costs_page(costs))}\nWhat each claims, and how often in ten blocks:\n\n{lines}"
 
 
 def _make_example(arguments: Sequence[str]) -> str:
-    """Return a verb's printed answer, with paths relative to the top of the checkout, or some of its lines.
+    """Run a command of the lab, and return its output as a fenced Markdown block.
 
-    `example 3-9 table data/reference/slow-link`: the third to the ninth line.
+    Args:
+        arguments: The arguments of the command, such as `["table", "data/reference/slow-link"]`. If the first one has
+            the form `3-9`, only these lines of the output are shown.
+
     """
     wanted = re.fullmatch(r"(\d+)-(\d+)", arguments[0])
     command = arguments[1:] if wanted else arguments
@@ -332,7 +360,7 @@ def _make_example(arguments: Sequence[str]) -> str:
 
 
 def _make_verbs() -> str:
-    """Return a table of the justfile's public recipes with their comments, by group."""
+    """Return a Markdown table of the public recipes in the justfile, by group, each with its comment."""
     rows: list[tuple[str, str]] = []
     for recipe in RECIPE.finditer((ROOT / "justfile").read_text()):
         group = (f"**{recipe['group']}**", "")

@@ -35,7 +35,11 @@ def _run_report(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _write_pages(options: argparse.Namespace) -> int:
-    """Write a page for each named run; the page of a committed run goes to the report's folder, not into the run."""
+    """Write an HTML page for each run that `--run` names, print the pages' paths, and return 0.
+
+    The page goes into the folder that `--output` names. Without it, a user's run gets the page in its own folder, and a
+    committed run in the folder of the report.
+    """
     from lab.records.store import RunStore
     from lab.report.html.run import write_page
     from lab.report.result import RunResult

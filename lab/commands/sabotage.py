@@ -23,9 +23,13 @@ if TYPE_CHECKING:
 
 
 def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
-    """Run the verb and return the exit status.
+    """Run the verb `sabotage`: leave single settings (knobs) out, and see whether the read-backs notice.
 
-    It is 1 when a read-back did not notice a missing knob, or a variant did not come up with all its knobs.
+    A read-back is a check that a running system has a setting. With `--intact` nothing is left out.
+
+    Returns:
+        The exit status: 1 if a check did not notice a missing setting, or a complete variant failed a check; else 0.
+
     """
     from lab.model.variants.variants import load_chain, variant_names
 
@@ -54,10 +58,17 @@ def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _record_trial(names: Sequence[str], talk: Console, target: Target) -> int:
-    """Try every variant and sweep, write the trial, and return the exit status.
+    """Try which variants and sweeps (lists of loads) a target (place to run systems) supports, and record the result.
 
-    It is 1 when a variant did not come up with all its knobs, or a sweep was refused for another reason than that the
-    target cannot measure it.
+    Args:
+        names: The variants to try; empty = all.
+        talk: The console of stderr.
+        target: The target.
+
+    Returns:
+        The exit status: 1 if a variant did not start with all its settings, or a sweep was refused although the target
+        should be able to measure it; else 0.
+
     """
     from lab.experiments.sabotage import try_all
     from lab.records import trials

@@ -40,9 +40,9 @@ USED = "What `usage --json` prints, one entry per sample; %, per second, KiB; nu
 
 
 def schemas() -> dict[str, Any]:
-    """Return every schema by the stem of its file.
+    """Return all JSON schemas of the lab, by the name of the schema's file without its ending.
 
-    They cover what is read (`annotations`, `sweep`), recorded (`run`, `sample`, …) and printed (`result`).
+    They describe what the lab reads (`annotations`, `sweep`), records (`run`, `sample`, …) and prints (`result`).
     """
     return {
         "annotations": annotation_schema(),
@@ -104,7 +104,7 @@ def _build_list_schema(model: type[BaseModel], title: str) -> dict[str, Any]:
 
 
 def write() -> None:
-    """Write every schema to its file.
+    """Write all JSON schemas of the lab into their files in `lab/schema`.
 
     Raises:
         UsageError: A file cannot be written.
@@ -119,5 +119,5 @@ def write() -> None:
 
 
 def texts() -> dict[str, str]:
-    """Return the text of every schema, by the stem of its file."""
+    """Return the text of every JSON schema file, by the name of the file without its ending."""
     return {stem: json.dumps(schema, indent=1) + "\n" for stem, schema in schemas().items()}

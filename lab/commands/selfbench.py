@@ -86,7 +86,14 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
-    """Calibrate load generators against a server with known answers, or with `--show` print a stored calibration."""
+    """Measure load generators against a server with known answers (a calibration), and print the result.
+
+    With `--show` a stored calibration is printed instead.
+
+    Returns:
+        The exit status: 0 if the calibration is complete or only planned, else 1.
+
+    """
     from lab.experiments.calibration.measuring import SCENARIOS, prepare
     from lab.generators import GENERATORS, get_generator
     from lab.records.calibration import CalibrationFolder
@@ -119,23 +126,23 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: PlannedCalibration) -> int:
-    """Print the plan of a calibration, measure all of it unless `--plan` is set, and print the result.
+    """Print the plan of a calibration, carry it out unless `--plan` is given, and print the result.
 
-    A calibration measures load generators against a server with known answers. What was measured before an
-    interruption or an error is kept, and the command that prints it is shown.
+    A calibration measures load generators against a server with known answers. If it is interrupted or fails, the
+    measurements so far are kept, and the command that prints them is shown.
 
     Args:
         options: The parsed options.
         talk: The console of stderr.
-        target: The target.
+        target: The target (where systems run).
         ready: The planned calibration.
 
     Returns:
-        The exit status: 0 for a complete calibration or a plan, 1 otherwise.
+        The exit status: 0 if the calibration is complete or only planned, else 1.
 
     Raises:
-        UsageError: No generator is installed that could be measured, or no variant is the direct reference.
-        LabError: The measuring stopped.
+        UsageError: No generator is installed that could be measured, or no variant is marked as the direct reference.
+        LabError: The measuring failed.
 
     """
     from lab.experiments.calibration.measuring import measure_once
@@ -180,7 +187,12 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
 
 
 def _print_calibration(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
-    """Print a calibration in the requested form; return the exit status, 0 if it is complete."""
+    """Print a calibration (measurements of load generators against a server with known answers).
+
+    Returns:
+        The exit status: 0 if the calibration is complete, else 1.
+
+    """
     from lab.report.tables.calibration import page
 
     record = calibration.record

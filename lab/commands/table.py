@@ -39,9 +39,10 @@ def _run_table(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _print_usage(options: argparse.Namespace) -> int:
-    """Print what processes used in the valid samples of an arm and point.
+    """Print CPU, memory and page faults of the processes in a run's valid samples, and return 0.
 
-    Where the user named only one of the two or none, the first sample of each arm and point is shown.
+    With `--arm` and `--point`, all samples of that arm (variant in the run) at that load are printed second by second.
+    Otherwise one sample of each arm and load is printed.
     """
     from lab.records.store import RunStore
     from lab.report.json.answers import list_usage
@@ -77,12 +78,12 @@ def _print_usage(options: argparse.Namespace) -> int:
 
 
 def run_and_arm(text: str) -> tuple[str, str | None]:
-    """Split `RUN:ARM` into the run and the arm; the arm is None where there is none.
+    """Split `RUN:ARM` into the name of the run and the name of the arm (a variant in the run).
 
-    A colon in the path of a folder is not a separator.
+    The arm is None if the text has only a run. A colon in the path of an existing folder does not count.
 
     Raises:
-        UsageError: One of the two halves is empty.
+        UsageError: The run or the arm is empty.
 
     """
     run, colon, arm = text.rpartition(":")
@@ -94,11 +95,11 @@ def run_and_arm(text: str) -> tuple[str, str | None]:
 
 
 def compare_named(names: Sequence[str], outcomes: Collection[str] = ()) -> Comparison:
-    """Compare two runs, each named as RUN or RUN:ARM, or the variants of one run with their baselines.
+    """Compare two runs with each other, or the variants of one run with their baselines.
 
     Args:
-        names: One or two names.
-        outcomes: The outcomes of disruptions that have a row even if they are 0 in every block.
+        names: One or two runs, each as RUN or RUN:ARM (one arm of the run).
+        outcomes: The names of outcomes of disruptions to list even if they are 0 everywhere.
 
     """
     from lab.analysis.comparison.comparison import compare_runs

@@ -22,14 +22,16 @@ TRAFFIC = "traffic"
 
 @contextmanager
 def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None) -> Iterator[Sweep | None]:
-    """Yield the sweep that `--traffic` makes, and hand its mix over to child processes; None without the option.
+    """Yield the sweep (list of loads) with the mix of requests that `--traffic` names; None if the option is not given.
+
+    Inside the `with` block, child processes get the mix, because they could not read standard input again.
 
     Args:
         options: The parsed options.
-        own_sweep: The sweep that the verb has without `--sweep`.
+        own_sweep: The default of the verb's `--sweep`. Another sweep does not go with `--traffic`.
 
     Raises:
-        UsageError: The log is no access log, or another option does not go with it.
+        UsageError: The file is not an access log, or another option does not go with `--traffic`.
 
     """
     if options.traffic is None:
@@ -48,7 +50,10 @@ def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None)
 
 
 def _read_traffic(options: argparse.Namespace) -> Traffic:
-    """Return the mix of the log or run that `--traffic` names, or the one that the parent process handed over."""
+    """Return the mix of requests for `--traffic`: made from an access log, taken from a run, or from the parent process.
+
+    A child process of this command gets the mix that the parent process has made.
+    """
     from lab.experiments.traffic.reading import read_log
     from lab.experiments.traffic.shaping import make_traffic
     from lab.model.traffic import Traffic

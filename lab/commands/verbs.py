@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all verbs."""
+    """Return the parser of the complete command line, with a subcommand for each verb."""
     top = Parser(prog="just", description="A benchmark lab for ingress proxies: did the tuning step matter?")
     _add_subcommands(top, Verb("", None, words=VERBS, metavar="VERB"))
     return top
@@ -124,13 +124,26 @@ def _add_subcommands(parent: argparse.ArgumentParser, verb: Verb) -> None:
 
 
 def new_spelling(arguments: Sequence[str]) -> tuple[str, str] | None:
-    """Return the old spelling of a verb and the command that replaces it; None where the spelling is not old."""
+    """Return the replacement of a former verb: `pack RUN` → ("pack", "maintain pack RUN"); None for other arguments.
+
+    Args:
+        arguments: The arguments of the command line.
+
+    """
     verb, *arguments_after = arguments or [""]
     return (verb, " ".join([OLD_SPELLINGS[verb], *arguments_after]).strip()) if verb in OLD_SPELLINGS else None
 
 
 def replace_old_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the arguments with the present names of options, and each old name that was given with its new one."""
+    """Replace the former names of options by their present names.
+
+    Args:
+        arguments: The arguments of the command line.
+
+    Returns:
+        The new arguments, and a pair (former name, present name) for each option that was replaced.
+
+    """
     present, renamed = list[str](), list[tuple[str, str]]()
     for argument in arguments:
         option, equals, value = argument.partition("=")
@@ -141,10 +154,10 @@ def replace_old_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple
 
 
 def refuse_empty(options: argparse.Namespace) -> None:
-    """Refuse an argument that is given but empty, for example from an unset variable.
+    """Raise an error if an argument is given but empty, for example because of an unset shell variable.
 
-    It would be mistaken for an argument that was left out. In a command that is passed on (`with`), only the name of
-    the program is checked.
+    It would otherwise be mistaken for an argument that was left out. Arguments of a user's own command (in `with`) may
+    be empty, except its first word.
 
     Raises:
         UsageError: An argument is empty.

@@ -22,13 +22,16 @@ DEFAULT_TARGET = "apiserver"
 def run_verification(
     options: argparse.Namespace, talk: Console, plan: MigrationPlan, files: Sequence[tuple[str, bytes]]
 ) -> int:
-    """Compare ingress-nginx with each successor, print the differences, and return the exit status.
+    """Send requests to ingress-nginx and to each successor, and print where the answers differ.
 
     Args:
         options: The parsed options.
         talk: The console of stderr.
         plan: The plan of the migration.
-        files: The names and contents of the user's files, in the order of reading.
+        files: The name and content of each of the user's files, in the order in which they were read.
+
+    Returns:
+        The exit status: 1 if a difference may make requests fail, or a system could not be compared; else 0.
 
     """
     from lab.analysis.verification.requests import read_requests

@@ -36,15 +36,18 @@ A random choice among four pods misses one of them so often once in a hundred mi
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The result of one canary request; all is well where `refusal` and `fault` are both empty.
+    """The result of one canary: a request through the proxy whose answer must have exactly the bytes of the backend.
+
+    The result is good if `refusal` and `fault` are both empty.
 
     Attributes:
-        body_bytes: The size of the body as it was received, compressed where it was.
+        body_bytes: The size of the body as it was received, compressed or not.
         head_bytes: The size of the status line and the headers.
-        chunked: Whether the body came in chunks.
-        tls: Facts about the TLS connection (`TLS_FACTS`); None without TLS.
-        refusal: Why there was no answer, or one with another status; that is an outcome where errors are the load's subject.
-        fault: Why the answer's bytes are wrong; that is never an outcome.
+        chunked: Whether the body was sent in chunks.
+        tls: Facts about the TLS connection (`TLS_FACTS`), name → value; None without TLS.
+        refusal: Why there was no answer, or one with a wrong status. It is no fault of a sample whose load examines
+            errors.
+        fault: Why the answer's bytes are wrong; this is always a fault of the sample.
 
     """
 
@@ -57,12 +60,22 @@ class Canary:
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults of a sample whose canary this is."""
+        """The faults of a sample because of this checked request, each as a reason and a sentence; empty if it was good."""
         return [(Reason.WRONG_BACKEND, message) for message in (self.refusal, self.fault) if message]
 
 
 def send_canary(system: System, endpoint: Endpoint, point: LoadPoint) -> Canary:
-    """Send one request through the proxy, on a separate connection, and compare the answer with the backend's."""
+    """Send one request through the proxy, and compare the answer with the one that the backend gives without the proxy.
+
+    Both requests are sent here, each on a new connection. If the proxy balances over several pods, the request through
+    the proxy is repeated until the expected pod has answered.
+
+    Args:
+        system: The running system.
+        endpoint: The address of the proxy.
+        point: The load point, whose page and content coding are requested.
+
+    """
     path, coding = f"/{point.page}", point.accept_encoding
     label = f"canary {endpoint.base_url}{path}"
     headers = {"Accept-Encoding": coding} if coding != "identity" else None
@@ -99,15 +112,15 @@ def send_canary(system: System, endpoint: Endpoint, point: LoadPoint) -> Canary:
 
 
 def _decode_body(response: Response, accepted: str, size: int) -> bytes:
-    """Return the body as it was before compression.
+    """Return the body of a response without its compression.
 
     Args:
-        response: The response of which the body is taken.
-        accepted: The content coding that the request accepts.
-        size: The size of the uncompressed body.
+        response: The response.
+        accepted: The content coding that the request accepted: "identity", "gzip" or "br".
+        size: The expected size of the uncompressed body in bytes.
 
     Raises:
-        ValueError: The encoding was not accepted by the request, or the body ends early.
+        ValueError: The response has a coding that the request did not accept, or its body ends early.
         zlib.error: The compressed body is broken.
 
     """
@@ -126,12 +139,16 @@ def _decode_body(response: Response, accepted: str, size: int) -> bytes:
 
 
 def decode_brotli(body: bytes, size: int) -> bytes:
-    """Return a brotli body uncompressed, at most `size` bytes.
+    """Return the uncompressed content of a body that is compressed by brotli.
 
-    The decoder is the library that nginx's module brings (libbrotlidec), since no wheel of the lab contains one.
+    The system library libbrotlidec does it, since no Python package of the lab contains a decoder.
+
+    Args:
+        body: The compressed body.
+        size: The largest size of the uncompressed body in bytes.
 
     Raises:
-        ValueError: The body is no brotli, or longer than `size`, or the library is not on this machine.
+        ValueError: The body is broken or longer than `size`, or the library is not installed.
 
     """
     name = ctypes.util.find_library("brotlidec")

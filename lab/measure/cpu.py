@@ -19,9 +19,15 @@ Cpus = Mapping[Role, frozenset[int]]
 
 
 def sum_cpu_s(observation: Observation, ended: GeneratorOutcome) -> dict[str, float]:
-    """Return role → CPU seconds of one system and its generator, without the lab's own.
+    """Return the CPU seconds of each role ("proxy", "backend", "generator", …), without the lab itself: role → seconds.
 
-    The generator's CPU time comes from the observation where the lab's sampler saw it there, else from the ended process.
+    The generator's CPU time comes from the observation. If the observation does not have it, it is that of the
+    generator's process.
+
+    Args:
+        observation: What was observed of the system during the load.
+        ended: The generator's process, which has ended.
+
     """
     system_s = {role: usage.cpu_s for role, usage in observation.usage.items() if role != "lab"}
     return system_s | {"generator": ended.cpu_s if observation.generator_cpu_s is None else observation.generator_cpu_s}
@@ -32,19 +38,19 @@ def attribute_cpu(
 ) -> tuple[GeneratorOutcome, Observation, dict[int, float]]:
     """Divide the CPU time of a load between the generator, the other processes of the lab, and all other programs.
 
-    The CPU seconds of a role that is pinned to several CPUs are spread over these CPUs in proportion to how busy each CPU was. (A single
-    worker, for example, keeps only one of them busy.) On a cluster, the CPU time of the nodes that belongs to no watched process
-    includes the pods of the lab's second system (`neighbour_s`). Their time is subtracted there.
+    The CPU seconds of a role are spread over the CPUs that it is pinned to, in proportion to how busy each CPU was. On
+    a cluster, the unexplained CPU time of the nodes includes the pods of the lab's second system, so it is subtracted
+    there.
 
     Args:
         observation: What the lab observed during the load.
         ended: The generator's process, which has ended.
-        cpus: Role → the CPUs that the role is pinned to.
-        neighbour_s: Role → CPU seconds of a second system of the lab that runs on the same CPUs; empty: there is none.
+        cpus: role ("proxy", …) → the CPUs that the role is pinned to.
+        neighbour_s: role → CPU seconds of a second system of the lab that shares these CPUs; empty = there is none.
 
     Returns:
-        (the ended process with the generator's CPU time, the observation with the work of programs that are not the lab's on these
-        CPUs, CPU → seconds that the lab's own processes used on that CPU).
+        The ended process with the generator's CPU time; the observation with the CPU time of other programs; and CPU
+        number → seconds that the lab's own processes used on that CPU.
 
     """
     role_s = sum_cpu_s(observation, ended)
@@ -68,15 +74,15 @@ def attribute_cpu(
 
 
 def add_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
-    """Return the observation with work on our CPUs that none of our processes did counted as other people's.
+    """Return the observation with unexplained work on the lab's CPUs counted as work of other programs.
 
-    Work counts only beyond what clock ticks get wrong (`RESIDUAL_NOISE`). It catches what no process list shows: processes in other
-    containers, or ones that were never waited for. Interrupts belong to no process: those that come while a process runs are in its time,
-    and the rest fall into the CPU's idle share (for example a disk's, for a log that confirms every line).
+    Work is unexplained if none of the lab's processes did it. It comes from processes that no list shows, such as those
+    in other containers. Small amounts are ignored, since clock ticks are not exact (`RESIDUAL_NOISE`). The time of
+    interrupts is ignored, too, because they belong to no process.
 
     Args:
         observation: What the lab observed during the load.
-        own_cpu_s: CPU → seconds that our own processes used on it.
+        own_cpu_s: CPU number → seconds that the lab's own processes used on it.
 
     """
     shares = {cpu: cpu_s / observation.elapsed_s for cpu, cpu_s in own_cpu_s.items() if cpu in observation.busy}
@@ -87,15 +93,15 @@ def add_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) ->
 
 
 def compute_unexplained_share(observation: Observation, ours_s: float) -> float | None:
-    """Return the share of the CPUs' busy time that no observed process used.
+    """Return the fraction of the CPUs' busy time that no observed process used.
 
     Args:
         observation: What the lab observed during the load.
-        ours_s: CPU seconds of our processes, without the lab's own.
+        ours_s: The CPU seconds of the measured systems and their generators.
 
     Returns:
-        The share, below 0 where clock ticks saw less work than the scheduler did. None where the CPUs were not busy, and on a cluster,
-        whose own processes (`UNCLAIMED`) are not seen one by one.
+        The fraction. It is negative if clock ticks counted less work than the scheduler did. None if the CPUs were not
+        busy, and on a cluster, where single processes cannot be observed.
 
     """
     if UNCLAIMED in observation.counters:
@@ -117,21 +123,22 @@ def compute_core_use(
 ) -> dict[str, float | None]:
     """Return how busy the proxy's and the generator's CPUs were while the generator ran, as fractions of one CPU.
 
-    The proxy's value is that of its least busy CPU among those that its workers can fill, the generator's that of its busiest one. Clock
-    ticks miss short bursts of work, so the scheduler's count of our own processes is the lower bound. Where roles are not pinned, a role's
-    CPUs are its node's, and a generator is at least as busy as its busiest thread.
+    The proxy's value is that of the least busy CPU among those that its workers can fill. The generator's value is that
+    of its busiest CPU. Clock ticks miss short bursts of work. So a value is at least what the scheduler counted for the
+    lab's own processes. If roles are not pinned to CPUs (on a cluster), a role's CPUs are those of its node.
 
     Args:
         observation: What the lab observed during the load.
-        own_cpu_s: CPU → seconds that our own processes used on it.
-        result: What the generator reported; None: it reported nothing.
-        cpus: The CPUs that each role is pinned to.
+        own_cpu_s: CPU number → seconds that the lab's own processes used on it.
+        result: The generator's report; None = it reported nothing.
+        cpus: role → the CPUs that the role is pinned to.
         has_proxy: Whether the system has a proxy.
-        workers: The number of the proxy's workers; None: one for each of its CPUs.
-        alone: False for one side of a pair. Other work on the generator's CPUs then took from both sides alike, so only our own counts.
+        workers: The number of the proxy's workers; None = one for each of its CPUs.
+        alone: False for one side of a pair (two systems at once). Then only the lab's own work on the generator's CPUs
+            counts, because work of others slows both sides equally.
 
     Returns:
-        A fraction for `proxy` and one for `generator`; None: not seen.
+        A fraction each for "proxy" and "generator"; None = unknown.
 
     """
     span_s = min(observation.elapsed_s, result.duration_s) if result and result.duration_s else observation.elapsed_s

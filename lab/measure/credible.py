@@ -113,14 +113,17 @@ Fault = tuple[Reason, str]
 def find_time_faults(
     point: LoadPoint, result: GeneratorResult, observation: Observation, cpu_s: float | None, cpus: int | None
 ) -> Iterator[Fault]:
-    """Yield the faults of a generator's reported time, for any kind of load.
+    """Yield the faults of the time that a generator reports, compared with the plan and with the lab's clock.
 
     Args:
-        point: The load point as it was planned.
-        result: What the generator reported.
+        point: The planned load.
+        result: The generator's report.
         observation: What the lab observed during the load.
-        cpu_s: CPU seconds that the generator used; None: not known.
-        cpus: How many CPUs one generator may use; None: not known.
+        cpu_s: The CPU seconds that the generator used; None = unknown.
+        cpus: The number of CPUs that one generator may use; None = unknown.
+
+    Yields:
+        A reason and a sentence for each fault.
 
     """
     reported_s = result.duration_s
@@ -147,14 +150,19 @@ def find_time_faults(
 def count_faults(
     point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
 ) -> Iterator[Fault]:
-    """Yield the faults of the counts and latencies that a generator reported of a steady load.
+    """Yield the faults of the counts and latencies that a generator reports of a load without disruption.
+
+    They are compared with the plan, with each other, and with independent counts of the proxy and the kernel.
 
     Args:
-        point: The load point as it was planned.
-        result: What the generator reported.
+        point: The planned load.
+        result: The generator's report.
         observation: What the lab observed during the load.
-        body_bytes: The size of one body as it was received, compressed where it was; 0: not known.
-        tls: Where TLS ends.
+        body_bytes: The size of one body as it was received, compressed or not; 0 = unknown.
+        tls: Where TLS ends: "none", "edge", "passthrough" or "reencrypt".
+
+    Yields:
+        A reason and a sentence for each fault.
 
     """
     wrong_status = result.errors.get("status", 0)
@@ -180,17 +188,21 @@ def find_stream_count_faults(
     span_s: tuple[float, float],
     observation: Observation,
 ) -> Iterator[Fault]:
-    """Yield the faults of what a generator counted of streams of events, against the backend, the proxy and the clock.
+    """Yield the faults of what a generator counted of streams of Server-Sent Events.
 
-    The backend adds up its events and the times at which it sent them. Where no stream was cut, both sums must be the generator's to the
-    last event; where streams were cut, the backend may have sent more.
+    The backend counts its events, and adds up the times at which it sent them. If no stream was cut, both numbers must
+    be equal to the generator's. If streams were cut, the backend may have sent more events. The times must agree with
+    the lab's clock, and the connections with the proxy's and the kernel's counts.
 
     Args:
-        point: The load point as it was planned.
-        result: What the generator reported.
-        counts: The backend's counts before the load and after it.
+        point: The planned load.
+        result: The generator's report.
+        counts: The backend's counts before and after the load: name → number.
         span_s: When the load began and ended by the lab's clock, in seconds since the epoch.
         observation: What the lab observed during the load, with the proxy's and the kernel's counts.
+
+    Yields:
+        A reason and a sentence for each fault.
 
     """
     report = result.streams
@@ -218,7 +230,16 @@ def find_stream_count_faults(
 
 
 def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
-    """Yield the faults that a generator's reported latencies show without any other source."""
+    """Yield the faults that the latencies in a generator's report show by themselves, such as impossibly small values.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
     latency, reported_s = result.latency, result.duration_s
     if not latency.total or not result.requests or not reported_s > 0:
         return  # latencies were not requested, or another check reports the fault
@@ -253,7 +274,7 @@ def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]
 
 
 def _count_streams(point: LoadPoint) -> int:
-    """Return how many requests can be in flight at once."""
+    """Return how many requests can wait for an answer at once: connections × streams on each connection."""
     return point.connections * point.streams
 
 
@@ -262,15 +283,19 @@ def _compare_counts(
 ) -> Iterator[Fault]:
     """Yield a fault for each independent count that contradicts the generator's count of requests.
 
-    The proxy counts requests (not compared if the proxy passes TLS through unread). The kernel counts TCP segments and new connections in
-    the network namespace of the proxy, or of the backend if there is no proxy. The client's link counts bytes.
+    - The proxy counts requests, unless it passes TLS through.
+    - The kernel counts TCP segments and new connections of the proxy, or of the backend without a proxy.
+    - The client's link counts bytes.
 
     Args:
-        point: The load.
-        result: The counts of the generator.
+        point: The planned load.
+        result: The generator's report.
         observation: What the lab observed during the load, with the other counts.
-        body_bytes: The length of an answer's body in bytes; 0: the bytes on the link are not compared.
-        tls: How the proxy treats TLS.
+        body_bytes: The size of one body in bytes; 0 = the bytes on the link are not compared.
+        tls: Where TLS ends: "none", "edge", "passthrough" or "reencrypt".
+
+    Yields:
+        A reason and a sentence for each fault.
 
     """
     least, highest = result.requests, result.requests + count_unanswered(result)

@@ -45,7 +45,10 @@ JOIN_S = 30.0
 
 @dataclass(slots=True)
 class _DisturbanceThread:
-    """A disruption that runs in its thread during the load; its `fault` is empty if it happened as planned."""
+    """A disruption that runs in a thread during the load.
+
+    `fault` states what went wrong; it is empty if the disruption happened as planned.
+    """
 
     disturbance: Disturbance
     context: DisturbanceContext
@@ -58,16 +61,16 @@ class _DisturbanceThread:
     thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the disruption, which waits until the load has begun."""
+        """Start the thread; it waits until the load has begun, and then disrupts the system."""
         self.thread = threading.Thread(target=self._run, name="disturbance", daemon=True)
         self.thread.start()
 
     def finish(self) -> None:
-        """Wait for the disruption's end after the load, however the load ended.
+        """Wait for the end of the disruption after the load has ended, also if the load failed.
 
         Raises:
-            LostError: The target was lost.
-            BaseException: The disruption met a defect of the lab.
+            LostError: The target (where systems run) was lost.
+            BaseException: The disruption has failed because of a defect of the lab.
 
         """
         self.context.over.set()
@@ -82,9 +85,10 @@ class _DisturbanceThread:
             self.fault = "the load was over before it was done"
 
     def _run(self) -> None:
-        """Disturb the system, with times counted from the first request.
+        """Disrupt the system at the planned time after the first request.
 
-        A generator takes a second or more to begin on a busy machine.
+        The beginning of the load is the first line in the generator's log. A generator may need a second or more until
+        then.
         """
         try:
             while not (self.log.exists() and self.log.stat().st_size):
@@ -105,7 +109,10 @@ class _DisturbanceThread:
 
 @dataclass(slots=True)
 class DisruptedRegime:
-    """The regime of one disrupted sample, on a separate system that was brought up as `changing`."""
+    """The way to make and judge a load with a disruption, for one sample.
+
+    Each sample has a freshly started system, because a disruption leaves it changed.
+    """
 
     target: Target
     system: System
@@ -124,10 +131,14 @@ class DisruptedRegime:
     _faults: list[Fault] = field(default_factory=list[Fault])
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
-        """Prepare what the disruption needs before the load, in control runs too.
+        """Set up what the disruption needs before the load; control runs (the load without the disruption) need it, too.
+
+        Args:
+            lasting: Holds resources that must be released when the load is judged.
 
         Returns:
-            Columns of the sample, and the faults for which the load cannot be made.
+            Fields of the sample: name → value; and the faults because of which the load is impossible, each as a reason
+            and a sentence.
 
         """
 
@@ -146,14 +157,26 @@ class DisruptedRegime:
         return {} if faults else {"prepared_s": time.monotonic() - began_s}, faults
 
     def asked(self, endpoint: Endpoint) -> Endpoint:
-        """Return where the load goes: to the disruption's host where it has one, else to `endpoint`."""
+        """Return the address that the load is sent to.
+
+        It is `endpoint`, with the disruption's own host if the disruption has one.
+        """
         host = self._disturbance.host
         return endpoint if host is None else endpoint.at(host)
 
     def run(
         self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
     ) -> tuple[GeneratorOutcome, Observation]:
-        """Warm up, then load while the disruption acts (not in a control run) and all events are recorded."""
+        """Warm up, then load the system while the disruption acts and all events are recorded.
+
+        In a control run, which shows the load without the disruption, nothing is disrupted.
+
+        Args:
+            warm_up: A function that makes the warm-up.
+            load: A function that makes the load, and returns the generator's process when it has ended.
+            folder: The folder of the generator's output.
+
+        """
         warm_up()
         self._restarts = dict(self.system.restarts())
         self._clocks.append(self.system.clock())
@@ -180,7 +203,10 @@ class DisruptedRegime:
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load by its log of requests and by what the disruption was to do; errors are the outcome."""
+        """Judge the load after it has ended, and compute the disruption's outcome from the log of requests and events.
+
+        Failed requests are part of the outcome here, not faults of the sample.
+        """
         control = self.point.control
         # The better one of the two clock measurements is taken. Its error is that between requests and events, so the drift and the log's
         # own resolution are part of it.
@@ -231,7 +257,10 @@ class DisruptedRegime:
 
 
 def _list_running(system: System) -> dict[Role, set[int] | None]:
-    """Return role → its processes; None where a container is starting or stopping and cannot list them."""
+    """Return the running processes of proxy and backend: role → process numbers.
+
+    The value is None if a container is just starting or stopping, so that its processes cannot be listed.
+    """
     roles: tuple[Role, ...] = ("proxy", "backend")
     running: dict[Role, set[int] | None] = {}
     for role in roles:
@@ -244,7 +273,17 @@ def _list_running(system: System) -> dict[Role, set[int] | None]:
 
 @contextmanager
 def _note_failure(faults: list[Fault], reason: Reason, when: str = "") -> Iterator[None]:
-    """Add a failure inside the block to the sample's faults; a lost target still ends the run."""
+    """Turn an error inside the `with` block into a fault of the sample, unless the target was lost.
+
+    Args:
+        faults: The sample's faults, to which the new one is added.
+        reason: The reason of the new fault.
+        when: A text before the error's message, such as `before the load: `.
+
+    Raises:
+        LostError: The target (where systems run) was lost, which ends the run.
+
+    """
     try:
         yield
     except LostError:

@@ -49,36 +49,74 @@ STALE_BLOCK = timedelta(minutes=10)
 
 
 class Observer(Protocol):
-    """The receiver of a run's progress: the terminal, or a test."""
+    """The interface of objects that are notified of a run's progress, such as the display on a terminal.
+
+    A slot is a planned measurement.
+    """
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Report that a slot's system comes up (`attempt` 0), or that the slot is measured for the n-th time."""
+        """Take note that a planned measurement begins.
+
+        Args:
+            slot: The planned measurement.
+            attempt: The number of the attempt, from 1; 0 = the system is being started.
+
+        """
         ...
 
     def bringing_up_anew(self, slot: Slot, why: Sequence[str]) -> None:
-        """Report that a slot's systems are replaced by fresh ones, with the reasons."""
+        """Take note that the systems of a planned measurement are stopped and started again.
+
+        Args:
+            slot: The planned measurement.
+            why: The reasons in words, such as too many sockets in TIME_WAIT.
+
+        """
         ...
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
-        """Report that a slot's system is up, after how many seconds, and what was read back."""
+        """Take note that the system of a planned measurement has started.
+
+        Args:
+            slot: The planned measurement.
+            took_s: The seconds that the start took.
+            readings: The results of the read-backs (checks of the running system's settings).
+
+        """
         ...
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Report a solo sample; `last`: the slot needs no further attempt."""
+        """Take note that a solo sample (a system with the machine to itself) was measured.
+
+        Args:
+            slot: The planned measurement.
+            sample: The sample.
+            latency: The histogram of its latencies; None if nothing was measured.
+            last: Whether the measurement is not repeated.
+
+        """
         ...
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Report a pair: the samples of the slot's arm and of its baseline; `last`: it needs no further attempt."""
+        """Take note that a pair (two systems at once) was measured.
+
+        Args:
+            slot: The planned measurement.
+            own: The sample of `slot.arm`.
+            base: The sample of the variant on the other side.
+            last: Whether the measurement is not repeated.
+
+        """
         ...
 
     def failed(self, slot: Slot, error: LabError) -> None:
-        """Report that a slot's system did not come up or was lost."""
+        """Take note that the system of a planned measurement did not start, or was lost."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _RunningArm:
-    """An arm that is up, and what was read back of it."""
+    """A running system of an arm (a variant in the run), and the results of its read-backs (checks of its settings)."""
 
     arm: Arm
     system: System
@@ -90,13 +128,15 @@ class _RunningArm:
 
 @dataclass(slots=True)
 class _Systems:
-    """The systems of one bring-up, the left side's first.
+    """The systems that are up together: one, or the two of a pair with the left side first.
 
-    They may be replaced by fresh ones, which `lasting` then holds.
+    `lasting` stops them at the end. If they are replaced by freshly started ones, it holds the new ones.
 
     Attributes:
-        fresh: How often they have been brought up anew.
-        first: Arm → what the first look after its bring-up showed.
+        up: The running systems.
+        lasting: The context managers of the running systems.
+        fresh: How many times they were stopped and started again.
+        first: The state of each system just after its start, by the name of its arm (the variant in the run).
 
     """
 
@@ -106,11 +146,14 @@ class _Systems:
     first: dict[str, Leftovers] = field(default_factory=dict[str, Leftovers])
 
     def renew(self) -> None:
-        """Reload every system's proxy."""
+        """Reload the proxies of all these systems, so that new worker processes serve."""
         self.up = [replace(side, renewed=side.system.renew()) for side in self.up]
 
     def look(self) -> tuple[list[Leftovers], list[str]]:
-        """Return what earlier loads left in each system, and a sentence for each limit that is exceeded."""
+        """Return the state that earlier loads have left in each system, and why the systems are not fit for the next load.
+
+        The second part has a sentence for each limit that is exceeded; it is empty if the systems are fit.
+        """
         states = [side.system.leftovers() for side in self.up]
         faults: list[str] = []
         for side, leftovers in zip(self.up, states, strict=True):
@@ -122,7 +165,7 @@ class _Systems:
 
 @dataclass(frozen=True, slots=True)
 class MeasuringLoop:
-    """The parts of one run; `measure()` works through what the plan holds and the store does not yet."""
+    """The loop that measures a run; `measure` carries out all planned measurements that are not stored yet."""
 
     target: Target
     variants: Mapping[str, Variant]
@@ -151,7 +194,7 @@ class MeasuringLoop:
             self._record(sample)
 
     def measure(self) -> None:
-        """Measure everything that the plan holds and the store does not; complete samples are kept."""
+        """Measure everything in the plan that is not stored yet, and store each sample at once."""
         pending = [slot for slot in self.store.record.plan().slots if not self._done.issuperset(slot.cells)]
         for _, group in groupby(pending, key=lambda slot: slot.bring_up):
             slots = list(group)
@@ -160,19 +203,19 @@ class MeasuringLoop:
                 slots = [slot for slot in slots if not self._done.issuperset(slot.cells)]
 
     def on_systems(self, slots: Sequence[Slot], next_slot: Callable[[], Slot | None] = do_nothing) -> None:
-        """Bring up the system of one bring-up (both of a pair) and measure its slots.
+        """Start the system of some planned measurements (both systems of a pair), and carry the measurements out.
 
-        If a system does not come up or is lost on the way, every slot that is not done gets an invalid sample with that reason. A
-        disrupted system is measured once: what has to be measured again is brought up again. Both sides of a pair belong to the same
-        attempt. If a killed lab had stored only one of them, both get the next attempt, even if it is one too many.
+        If a system does not start or is lost, an invalid sample with this reason is stored for every measurement that
+        is not done. A system with a disruption or with streams of events is used once only; a repetition needs a new
+        start. Both samples of a pair belong to one attempt, also if only one of them was stored before an interruption.
 
         Args:
-            slots: The slots of one bring-up.
-            next_slot: Returns a further slot when all are measured; None: there is none.
+            slots: The planned measurements on one start of the system.
+            next_slot: A function that returns one more measurement when all others are done; None = there is none.
 
         Raises:
             StoreError: A sample cannot be stored.
-            LostError: The target was lost.
+            LostError: The target (where systems run) was lost.
 
         """
         slot, queue = slots[0], list(slots)
@@ -203,15 +246,18 @@ class MeasuringLoop:
                 self.observer.measured(side, stored, None, is_settled(stored))
 
     def _bring_up(self, slot: Slot, lasting: ExitStack, fresh: int = 0) -> list[_RunningArm]:
-        """Bring up the slot's systems and read each back; return them with the left side's first.
+        """Start the systems of a planned measurement, and read their settings back.
 
-        They start in the order of the slot's layout and are up at the same time. A system is waited for when those after it have been
-        started, since most of a bring-up is waiting.
+        The two systems of a pair start in the order of the planned layout and overlap in time: the second one is
+        started while the first one is not ready yet.
 
         Args:
-            slot: The first slot of the bring-up.
-            lasting: Holds the systems.
-            fresh: How often they have been brought up anew, this time included.
+            slot: The first planned measurement on this start.
+            lasting: Holds the systems, and stops them later.
+            fresh: How many times they were stopped and started again, this time included.
+
+        Returns:
+            The running systems, with the left side of a pair first.
 
         """
         sides = {(side.layout or Layout()).side: side for side in slot.sides}
@@ -244,16 +290,22 @@ class MeasuringLoop:
         return [running[side] for side in SIDES if side in running]
 
     def _measure_slot(self, slot: Slot, systems: _Systems, attempt: int) -> bool:
-        """Measure the slot once from a drained start and store the samples.
+        """Try once to carry out a planned measurement, and store the samples.
 
-        The systems are brought up anew as often as that takes, `MAX_FRESH_BRING_UPS` at most. If that does not help, nothing is loaded, and the
-        sample's reason is what earlier loads left. If no fresh system comes up, the sample is stored with that reason.
+        The load begins only if earlier loads have left little in the systems. Otherwise the systems are stopped and
+        started again, up to `MAX_FRESH_BRING_UPS` times. If that does not help, nothing is loaded, and the stored
+        samples are invalid with the reason.
+
+        Args:
+            slot: The planned measurement.
+            systems: The running systems.
+            attempt: The number of the attempt, from 1.
 
         Returns:
-            Whether the slot needs no further attempt.
+            Whether the measurement needs no further attempt.
 
         Raises:
-            LabError: No fresh system came up.
+            LabError: The systems could not be started again; invalid samples are stored before.
 
         """
         # The point and the variants decide whether a warm-up takes too many ports, whatever their arms are called.
@@ -303,10 +355,15 @@ class MeasuringLoop:
             return last
 
     def _bring_up_anew(self, slot: Slot, systems: _Systems, reasons: Sequence[str]) -> None:
-        """Replace the systems by fresh ones, and reload these where the slot's workers come from a reload.
+        """Stop the systems and start them again; reload their proxies if the measurement needs workers after a reload.
+
+        Args:
+            slot: The planned measurement.
+            systems: The running systems, which are replaced.
+            reasons: Why this is necessary, in words.
 
         Raises:
-            LabError: No fresh system came up.
+            LabError: A system did not start.
 
         """
         self.observer.bringing_up_anew(slot, reasons)
@@ -318,7 +375,17 @@ class MeasuringLoop:
             systems.renew()
 
     def _store_all(self, slot: Slot, runs: Sequence[SampleRun], measurements: Sequence[Measurement]) -> bool:
-        """Store and report the measurements of a slot's sides; return whether it needs no further attempt."""
+        """Store the samples of a planned measurement, and notify the observer.
+
+        Args:
+            slot: The planned measurement.
+            runs: The sides that were measured: one, or two for a pair.
+            measurements: The result of each side.
+
+        Returns:
+            Whether the measurement needs no further attempt.
+
+        """
         samples = {
             run.slot.arm: self._store_measurement(measurement)
             for run, measurement in zip(runs, measurements, strict=True)
@@ -331,7 +398,7 @@ class MeasuringLoop:
         return last
 
     def _store_measurement(self, measurement: Measurement) -> Sample:
-        """Store a measurement and return its sample."""
+        """Store the result of one side of a measurement, and return its sample."""
         self.store.write_sample(
             measurement.sample,
             measurement.raw,
@@ -344,7 +411,11 @@ class MeasuringLoop:
         return measurement.sample
 
     def _record(self, sample: Sample) -> None:
-        """Count the sample's attempt or its block's generation, and remember its cell once it is settled."""
+        """Update the counts of attempts after a sample, and remember if its measurement needs no repetition.
+
+        For a sample of a block that was interrupted and begun anew, the block's count of new beginnings is updated
+        instead.
+        """
         if belongs_to_block(sample):
             self._attempts[key_of_measurement(sample)] = max(sample.attempt, self._attempts[key_of_measurement(sample)])
         else:
@@ -356,15 +427,18 @@ class MeasuringLoop:
 def find_stale_samples(
     store: RunStore, facts: Mapping[str, str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> list[Sample]:
-    """Return the samples of incomplete blocks that must be marked as interrupted before the run is resumed.
+    """Return the samples that must become invalid before an interrupted run is resumed, since their blocks begin anew.
 
-    A block is stale if it was interrupted for too long (`STALE_BLOCK`) or if the machine's facts have changed. It is stale, too, if it ended
-    later than now by the wall clock: the clock was stepped by an unknown time.
+    A block (a repetition of all measurements) that is not complete begins anew in these cases:
+
+    - It was interrupted for longer than `STALE_BLOCK`.
+    - The machine's facts have changed.
+    - The clock shows a time before the block's end, so it was changed.
 
     Args:
         store: The run.
-        facts: The machine's facts now.
-        clock: Returns the current time.
+        facts: The facts of the machine now: name → value.
+        clock: A function that returns the current time.
 
     """
     record, done = store.record, [sample for sample in store.samples() if belongs_to_block(sample)]
@@ -383,6 +457,6 @@ def find_stale_samples(
 
 
 def estimate_end(sample: Sample) -> datetime:
-    """Return the approximate time at which the sample's measuring was over."""
+    """Return approximately when the measuring of a sample ended: its start plus warm-up and load."""
     took_s = sample.point.warmup_s + (sample.duration_s or 0.0)
     return datetime.fromisoformat(sample.started_at) + timedelta(seconds=took_s)

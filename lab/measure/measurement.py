@@ -57,7 +57,10 @@ WARM_UP_LEFT_OUT = "there was no warm-up: it alone takes too many of the proxy's
 
 @dataclass(frozen=True, slots=True)
 class ChosenGenerator:
-    """The generator of one load point: which, where it is installed, and the generator that it replaces."""
+    """The load generator for one load point, and where it is installed.
+
+    `stand_in_for` names the generator that the load point requests, if another one replaces it.
+    """
 
     generator: Generator
     path: str
@@ -70,7 +73,10 @@ class ChosenGenerator:
 
 @dataclass(frozen=True, slots=True)
 class LoadFindings:
-    """The judgement of a load: every fault, and what its sample records in addition to the measurements."""
+    """The judgement of a load: all faults, and further fields of its sample.
+
+    A fault is a reason and a sentence. `columns` has the further fields: name → value.
+    """
 
     faults: Sequence[Fault]
     notes: Sequence[str] = ()
@@ -80,55 +86,66 @@ class LoadFindings:
 
 
 class Regime(Protocol):
-    """The differences between a steady load and a disrupted one in how a sample is measured.
+    """The interface of the ways to make and judge a load: steady, with a disruption, or with streams of events.
 
-    An object belongs to one sample; its methods are called in this order, once each. By default nothing is prepared, and the load goes
-    where the canary goes.
+    An object belongs to one sample. Its methods are called once each, in the order in which they are defined. By
+    default, nothing is prepared, and the load is sent to the address of the canary (a checked request).
     """
 
     def prepare(self, lasting: ExitStack) -> tuple[Mapping[str, Any], Sequence[Fault]]:
-        """Prepare the load before any request to the system.
+        """Prepare the load, before any request to the system.
 
         Args:
-            lasting: Holds what must end with the load.
+            lasting: Holds resources that must be released when the load is judged.
 
         Returns:
-            Columns of the sample, and the faults for which the load cannot be made.
+            Fields of the sample: name → value; and the faults because of which the load is impossible, each as a reason
+            and a sentence.
 
         """
         return {}, []
 
     def asked(self, endpoint: Endpoint) -> Endpoint:
-        """Return where the load goes, on a system whose canary goes to `endpoint`."""
+        """Return the address that the load is sent to.
+
+        Args:
+            endpoint: The address of the canary (a checked request before and after the load).
+
+        """
         return endpoint
 
     def run(
         self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
     ) -> tuple[GeneratorOutcome, Observation]:
-        """Warm up, then load while the system is watched.
+        """Warm up, then load the system while it is observed.
 
         Args:
-            warm_up: Makes the warm-up.
-            load: Makes the load.
-            folder: Where the generator's output goes.
+            warm_up: A function that makes the warm-up.
+            load: A function that makes the load, and returns the generator's process when it has ended.
+            folder: The folder of the generator's output.
+
+        Returns:
+            The generator's process, and what was observed of the system.
 
         """
         ...
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended."""
+        """Judge the load after it has ended: find its faults, and further fields of its sample."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The result of one attempt to measure a slot (a planned measurement): a sample, and the data stored with it.
+    """The result of one attempt to carry out a planned measurement: a sample, and the data that are stored with it.
 
     Attributes:
         sample: The record of the sample, valid or with the reason why not.
-        raw: The generator's verbatim output; empty if there is none.
-        histograms: Name → histogram of what the generator measured.
-        usage: The CPU and memory that each process used during the load.
+        raw: The generator's output, unchanged; empty if there is none.
+        histograms: The latency histograms, by series ("latency", "service").
+        usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+        events: The events of a load with a disruption (`EVENTS_SCHEMA`); None for other loads.
+        left: The files that the generator itself wrote: name → content.
 
     """
 
@@ -143,12 +160,12 @@ class Measurement:
 
 
 class UndrainedStartError(Exception):
-    """The warm-up, or what was there before it, has taken so many local ports that the load must not begin.
+    """The error that too many local ports of a system are taken after the warm-up, so that the load must not begin.
 
     Attributes:
         reasons: A sentence for each system whose ports are taken.
-        by_warm_up: Whether a warm-up alone took them, so that it has to be left out.
-        rate_rps: The requests per second that both generators of a pair answered while they warmed up; 0: not needed.
+        by_warm_up: Whether the warm-up alone has taken them, so that the next attempt must leave it out.
+        rate_rps: For a pair: the requests per second that were answered on both sides during the warm-up; otherwise 0.
 
     """
 
@@ -159,14 +176,14 @@ class UndrainedStartError(Exception):
 
 @dataclass(slots=True)
 class LoadStart:
-    """The traces of earlier loads in one system around one load.
+    """What earlier loads have left in a system, before, at the start and at the end of one load.
 
     Attributes:
-        before: The state before the warm-up; None: it was not looked at, so no start is refused.
-        fresh_bring_ups: How often the system had been brought up anew in its block.
-        warms_up: Whether the load's warm-up is made.
-        rate_rps: The requests per second that both generators of a pair answered in a warm-up that is left out since; 0: not known.
-        seen: The states when the load started and when it had ended.
+        before: The state before the warm-up; None = it was not examined, and the load is made in any case.
+        fresh_bring_ups: How many times the system was stopped and started again because of earlier loads.
+        warms_up: Whether the load has a warm-up.
+        rate_rps: For a pair without warm-up: the requests per second that an earlier warm-up answered; 0 = unknown.
+        seen: The states at the "start" and at the "end" of the load.
 
     """
 
@@ -177,17 +194,17 @@ class LoadStart:
     seen: dict[Moment, Leftovers] = field(default_factory=dict[Moment, Leftovers])
 
     def columns(self) -> dict[str, Any]:
-        """Return the sample's columns for what was seen so far."""
+        """Return the fields of the sample about these states, as far as they are known: name → value."""
         before: dict[Moment, Leftovers] = {"before": self.before} if self.before is not None else {}
         return {"leftovers": before | self.seen, "fresh_bring_ups": self.fresh_bring_ups}
 
 
 def refuse_undrained(starts: Sequence[LoadStart], rate_rps: float = 0.0) -> None:
-    """Refuse a load if too many local ports of one of these systems are taken when it starts.
+    """Raise an error if the local ports of a system are largely taken at the start of its load.
 
     Args:
-        starts: The systems' states; a system without a look before the warm-up is never refused.
-        rate_rps: The requests per second that both generators of a pair answered in the warm-up.
+        starts: The states of each system. A system that was not examined before its warm-up is not judged.
+        rate_rps: For a pair: the requests per second that were answered during the warm-up.
 
     Raises:
         UndrainedStartError: Too many ports are taken.
@@ -207,7 +224,10 @@ def refuse_undrained(starts: Sequence[LoadStart], rate_rps: float = 0.0) -> None
 
 @dataclass(frozen=True, slots=True)
 class BegunSample:
-    """A sample whose load can be made: its record so far, its canary, and the generator's job."""
+    """A measurement just before its load: the sample's record so far, its canary, and the generator's job.
+
+    The canary is a checked request.
+    """
 
     blank: Sample
     endpoint: Endpoint
@@ -216,10 +236,17 @@ class BegunSample:
     warmup_s: float
 
     def warm_up(self, lasting: ExitStack) -> list[GeneratorJob]:
-        """Return the jobs of the warm-up: the same load, without any record; empty where the point has no warm-up.
+        """Return the generator's jobs for the warm-up: the measured load, but for a shorter time and without any record.
 
-        The load lasts at least a second, since not every generator accepts less; one that ends well on an interrupt is interrupted after
-        `warmup_s`. A generator that is late with its first second reports too low a rate, which only makes a pair's slices longer.
+        The load lasts at least one second, because not every generator accepts less. A generator that can be
+        interrupted is interrupted after `warmup_s`.
+
+        Args:
+            lasting: Holds the folders for the output.
+
+        Returns:
+            One job, or none if there is no warm-up.
+
         """
         if not self.warmup_s:
             return []
@@ -231,7 +258,7 @@ class BegunSample:
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """A load that was made, and everything that was observed of it."""
+    """A load that was made: the generator's report, and everything that was observed of it."""
 
     begun: BegunSample
     ended: GeneratorOutcome
@@ -247,7 +274,7 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """The measuring of one slot on one running system."""
+    """One planned measurement on one running system; for a pair, there are two such objects."""
 
     target: Target
     system: System
@@ -265,19 +292,24 @@ class SampleRun:
 
     @property
     def workers(self) -> int | None:
-        """The number of the proxy's workers that the manifests prescribe; None: the proxy derives it from its CPUs.
+        """The number of the proxy's workers that the manifests set; None if the proxy derives it from its CPUs.
 
-        The number that really runs is among the gauges.
+        The number of workers that actually run is in the sample's gauges.
         """
         return count_configured(self.manifests, len(self.target.cpus().get("proxy", ())) or None)
 
     def measure(self, regime: Regime, attempt: int) -> Measurement:
-        """Measure the slot, unless a knob did not take effect or the wrong backend answers.
+        """Carry out the measurement, and return the result.
 
-        In these cases no number would mean anything.
+        Nothing is loaded if a setting did not take effect or the wrong backend answers, because no number would mean
+        anything. The result is then invalid.
+
+        Args:
+            regime: The way to make and judge the load.
+            attempt: The number of the attempt, from 1.
 
         Raises:
-            UndrainedStartError: The warm-up of a steady load takes too many local ports.
+            UndrainedStartError: The warm-up of a load without disruption takes too many local ports.
 
         """
         with ExitStack() as lasting:
@@ -298,20 +330,29 @@ class SampleRun:
             return self.finish(run, regime.findings(run))
 
     def blank(self, attempt: int) -> Sample:
-        """Return the record of this slot before its load, with the traces of earlier loads."""
+        """Return the sample's record as it is before the load, with what earlier loads have left in the system.
+
+        Args:
+            attempt: The number of the attempt, from 1.
+
+        """
         took_s, renewed = self.bring_up_s, self.renewed
         blank = make_blank_sample(self.target, self.slot, self.chosen, self.generation, attempt, took_s, renewed)
         return blank.model_copy(update=self.start.columns())
 
     def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> BegunSample | Measurement:
-        """Do everything that comes before a load; return an invalid Measurement where no load would mean anything.
+        """Do everything that comes before the load: prepare, check the settings, and send the canary (a checked request).
 
-        Only a system that is up shows whether the generator can make the load: how many hosts it has and where its TLS ends.
+        Only a running system shows whether the generator can make the load: how many hosts there are, and where TLS
+        ends.
 
         Args:
-            regime: How the load is made and judged.
-            attempt: The number of this attempt, from 1.
-            lasting: Holds what must stay until the load is judged.
+            regime: The way to make and judge the load.
+            attempt: The number of the attempt, from 1.
+            lasting: Holds resources that must stay until the load is judged.
+
+        Returns:
+            A BegunSample if the load can be made. Otherwise a Measurement that is invalid with the reason.
 
         """
         system, point, chosen = self.system, self.slot.point, self.chosen
@@ -353,13 +394,14 @@ class SampleRun:
         observation: Observation,
         neighbour_s: Mapping[str, float] = NO_NEIGHBOUR,
     ) -> LoadRun:
-        """Return a load that was made, with its CPU time attributed and the generator's output parsed.
+        """Collect everything about a load that was made: parse the generator's report, and attribute the CPU time.
 
         Args:
-            begun: What came before the load.
-            ended: The generator's process.
-            observation: What the lab observed during the load.
-            neighbour_s: Role → CPU seconds of another system of ours on the same CPUs.
+            begun: The measurement before its load.
+            ended: The generator's process, which has ended.
+            observation: What was observed of the system during the load.
+            neighbour_s: role ("proxy", …) → CPU seconds of another system of the lab that shares these CPUs; empty =
+                there is none.
 
         """
         cpus, load = self.target.cpus(), begun.job.load
@@ -375,7 +417,13 @@ class SampleRun:
         return LoadRun(begun, ended, observation, result, faults, cores, generator_cpus)
 
     def finish(self, run: LoadRun, findings: LoadFindings) -> Measurement:
-        """Return the complete record of a load, and what is stored with it."""
+        """Return the complete sample of a load, and the data that are stored with it.
+
+        Args:
+            run: The load.
+            findings: The judgement of the load.
+
+        """
         begun, result, ended, observation = run.begun, run.result, run.ended, run.seen
         observed = observation.usage.get("generator")  # several processes at once, where every host has a generator
         generator = Usage(
@@ -416,7 +464,17 @@ class SampleRun:
 def parse_report(
     generator: Generator, load: GeneratorLoad, ended: GeneratorOutcome
 ) -> tuple[GeneratorResult | None, list[Fault]]:
-    """Parse what the generator reported; return None and the faults if it reported nothing usable."""
+    """Parse the report of a generator from its output.
+
+    Args:
+        generator: The generator.
+        load: The load that it made.
+        ended: Its process, which has ended.
+
+    Returns:
+        The report and no faults; or None and the faults, each as a reason and a sentence.
+
+    """
     if ended.hung:
         return None, [(Reason.GENERATOR_HUNG, f"still running {GRACE_S:g} s after its time, killed")]
     try:
@@ -435,16 +493,16 @@ def make_blank_sample(
     bring_up_s: float | None,
     renewed: Renewed | None = None,
 ) -> Sample:
-    """Return the record of a slot before anything is measured.
+    """Return the record of a planned measurement before anything is measured.
 
     Args:
-        target: Where the system runs.
+        target: The target (where the system runs).
         slot: The planned measurement.
-        chosen: The generator of its load point.
-        generation: How often its block was begun anew.
-        attempt: The number of this attempt, from 1.
-        bring_up_s: How long the bring-up took; None: it did not come up.
-        renewed: The reload that made a pair's workers; None: they came up with the system.
+        chosen: The generator for its load point.
+        generation: How many times its block (a repetition of all measurements) was begun anew after an interruption.
+        attempt: The number of the attempt, from 1.
+        bring_up_s: The seconds that the system's start took; None = it did not start.
+        renewed: The reload that made the workers of a pair; None = there was none.
 
     """
     pair, layout, scheme = None, slot.layout, slot.point.scheme
@@ -491,14 +549,23 @@ def make_blank_sample(
 
 
 def make_unmeasured(blank: Sample, faults: Sequence[Fault]) -> Measurement:
-    """Return the measurement of a slot that was not loaded because of these faults."""
+    """Return the invalid result of a measurement whose load was not made.
+
+    Args:
+        blank: The record of the sample before its load.
+        faults: Why the load was not made, each as a reason and a sentence.
+
+    """
     return Measurement(blank.model_copy(update=_build_verdict(faults)))
 
 
 def _build_verdict(faults: Sequence[Fault]) -> dict[str, Any]:
-    """Return a sample's columns for its verdict.
+    """Return the fields of a sample for its verdict: `verdict`, `reason` and `detail`.
 
-    The first reason in the order of `Reason` is the sample's reason; `detail` lists every fault.
+    Args:
+        faults: The faults, each as a reason and a sentence. The first reason in the order of `Reason` becomes `reason`,
+            and `detail` has all of them. Empty = the sample is valid.
+
     """
     if not faults:
         return {"verdict": "valid", "reason": None, "detail": ""}

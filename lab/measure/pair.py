@@ -55,11 +55,11 @@ PROXY_CPU_ROLES = ("proxy", cpu.CONTROL_ROLE)
 
 @dataclass(slots=True)
 class SliceSwitching:
-    """The switching between the jobs of the left and the right generator.
+    """The switching between the two generators of a pair in time slices, so that only one of them runs at a time.
 
     Attributes:
-        jobs: The left generator's job and the right one's.
-        first: The index of the job that runs first.
+        jobs: The jobs of the left and the right generator.
+        first: The index of the job that runs first: 0 or 1.
         length_s: The length of a slice in seconds.
 
     """
@@ -72,7 +72,12 @@ class SliceSwitching:
     _fault: str = ""
 
     def warmed_rps(self, warmed: Sequence[GeneratorOutcome]) -> float:
-        """Return how many requests per second both generators together answered while they warmed up."""
+        """Return the requests per second that were answered on both sides together during the warm-up.
+
+        Args:
+            warmed: The generators' processes of the warm-up, which have ended.
+
+        """
         rate_rps = 0.0
         for job, ended in zip(self.jobs, warmed, strict=False):
             result, _ = parse_report(job.generator, job.load, ended)
@@ -80,13 +85,15 @@ class SliceSwitching:
         return rate_rps
 
     def choose_length(self, rate_rps: float, longer: bool) -> None:
-        """Choose the shortest slice at whose end few enough answers are in flight (`MAX_IN_FLIGHT`).
+        """Choose the length of the slices, and store it in `length_s`.
 
-        Only lengths are considered that give both sides the same number of slices, `MIN_SLICES` or more. If even the longest of them is too
-        short, no rate is reported. The shortest length is then chosen, which puts most of the machine's noise on both sides.
+        It is the shortest possible length for which few enough answers arrive in the other side's slices
+        (`MAX_IN_FLIGHT`). A possible length divides the load evenly and gives each side `MIN_SLICES` slices or more. If
+        all of them are too short, the shortest one is chosen. Then no rate is reported, but the machine's noise hits
+        both sides most equally.
 
         Args:
-            rate_rps: The requests per second that both generators answer together; 0: not known.
+            rate_rps: The requests per second that are answered on both sides together; 0 = unknown.
             longer: Whether to take the next longer length, which may have fewer slices than `MIN_SLICES`.
 
         """
@@ -98,9 +105,16 @@ class SliceSwitching:
         self.length_s = even[min(index, len(even) - 1)]
 
     def run(self, lasting: ExitStack) -> list[GeneratorOutcome]:
-        """Run both generators interleaved until both have ended.
+        """Run both generators in alternating time slices until both have ended.
 
-        A generator that cannot be switched hangs and is killed like any other that does.
+        A generator that the switching does not start is killed after its time, like any that hangs.
+
+        Args:
+            lasting: Holds the folder for the output of the switching.
+
+        Returns:
+            The processes of the left and the right generator, which have ended.
+
         """
         mark = secrets.token_hex(8)
         files = [f"/tmp/lab-{mark}-{side}" for side in range(len(self.jobs))]
@@ -140,22 +154,32 @@ class SliceSwitching:
         return ended
 
     def own_s(self, side: int) -> float:
-        """Return for how many seconds a side's generator made its load, over all slices.
+        """Return the seconds for which a side's generator made its load, summed over its slices.
 
-        The load begins with the first slice and lasts as long as planned.
+        The time counts from its first slice, for as long as the load was planned.
+
+        Args:
+            side: The index of the side: 0 = left, 1 = right.
+
         """
         spans = self._list_spans(side)
         until = spans[0][0] + self.jobs[side].load.duration_s if spans else 0.0
         return sum(max(0.0, min(end, until) - begin) for begin, end in spans)
 
     def of(self, side: int, requests: int) -> dict[str, Any]:
-        """Return a side's columns of `PairSide`, given how many requests it had answered."""
+        """Return the fields of a side's sample about its slices (fields of `PairSide`): name → value.
+
+        Args:
+            side: The index of the side: 0 = left, 1 = right.
+            requests: The number of requests that were answered on this side.
+
+        """
         count = len(self._list_spans(side))
         in_flight = self.jobs[side].load.connections * count / requests if requests else None
         return {"slice_s": self.length_s, "own_s": self.own_s(side), "slices": count, "in_flight": in_flight}
 
     def faults(self) -> list[Fault]:
-        """Return the faults of the switching, which count against both sides."""
+        """Return the faults of the switching, each as a reason and a sentence; they make both sides invalid."""
         if self._fault:
             return [(Reason.UNEVEN, self._fault)]
         less_s, longer_s = sorted(self.own_s(side) for side in range(len(self.jobs)))
@@ -164,24 +188,38 @@ class SliceSwitching:
         return []
 
     def _list_spans(self, side: int) -> list[tuple[float, float]]:
-        """Return (begin, end) of each slice of a side, in seconds since the epoch."""
+        """Return the begin and end of each slice of a side, in seconds since the epoch.
+
+        Args:
+            side: The index of the side: 0 = left, 1 = right.
+
+        """
         number = str(0 if side == self.first else 1)
         return [(begin, end) for (begin, which), (end, _) in pairwise(self._changes) if which == number]
 
 
 @dataclass(frozen=True, slots=True)
 class PairRun:
-    """The measuring of one point on two running systems; `sides` are the left and the right sample of one slot."""
+    """The measuring of a pair: two running systems that are loaded at once, in slices or concurrently.
+
+    `sides` has the measurement of the left and that of the right system.
+    """
 
     sides: tuple[SampleRun, SampleRun]
 
     @property
     def layout(self) -> Layout:
-        """The layout of the slot: which arm has which side, comes up first and runs first."""
+        """The planned layout of the pair: which variant has which side, which side starts first, and which one runs first."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:
-        """Measure the left and the right side; where one cannot be measured, neither is.
+        """Measure both systems at once; if one cannot be measured, neither is.
+
+        Args:
+            attempt: The number of the attempt, from 1.
+
+        Returns:
+            The results of the left and the right side.
 
         Raises:
             UndrainedStartError: The warm-up takes too many local ports of one of the systems.
@@ -203,9 +241,9 @@ class PairRun:
             right_observation: list[Observation] = []
 
             def warm_up() -> None:
-                """Warm up both at once, which also shows how fast the machine is.
+                """Warm up both systems at once, and choose the length of the slices from the rate that they reach.
 
-                Where the warm-up is left out, the rate of an earlier one is used.
+                If there is no warm-up, the rate of an earlier one is used.
                 """
                 warmed = run_generators([job for side in begun for job in side.warm_up(lasting)])
                 rate_rps = self.sides[0].start.rate_rps
@@ -221,7 +259,10 @@ class PairRun:
                 return ended[1]
 
             def watched() -> GeneratorOutcome:
-                """Run the right side's watch inside the left side's, so that both see the entire load."""
+                """Run the load while the right system is observed, and return the left generator's process.
+
+                This runs inside the observation of the left system, so that both observations cover the entire load.
+                """
                 right_observation.append(right.run(lambda: None, load, jobs[1].scratch)[1])
                 return ended[0]
 
@@ -238,7 +279,18 @@ class PairRun:
         observations: Sequence[Observation],
         slices: SliceSwitching | None,
     ) -> tuple[Measurement, Measurement]:
-        """Return the judged measurements of both sides; every sequence has the left side first."""
+        """Judge both sides of a pair after the load, and return their results; a fault of one side makes both invalid.
+
+        In every sequence the left side comes first.
+
+        Args:
+            regimes: The way in which each side was loaded.
+            begun: Each side's measurement before its load.
+            ended: Each side's generator process.
+            observations: What was observed of each side's system.
+            slices: The switching; None = both sides ran concurrently.
+
+        """
         used_s = [cpu.sum_cpu_s(observation, end) for observation, end in zip(observations, ended, strict=True)]
         runs = [
             side.load_run(begun[index], ended[index], observations[index], used_s[1 - index])
@@ -275,14 +327,15 @@ class PairRun:
 def _scale_cores(
     cores: Mapping[str, float | None], used_s: Sequence[Mapping[str, float]], index: int
 ) -> dict[str, float | None]:
-    """Return how busy the CPUs were in one side's slices, from how busy they were in all slices.
+    """Return how busy the CPUs were in the slices of one side, computed from how busy they were over all slices.
 
-    The value is scaled by the side's share of the CPU time that both sides' processes used on those CPUs.
+    The total is divided between the sides in proportion to the CPU time of their processes.
 
     Args:
-        cores: How busy the CPUs of proxy and generator were over all slices; None: not seen.
-        used_s: Role → CPU seconds, of both sides.
-        index: The side.
+        cores: How busy the CPUs of "proxy" and "generator" were over all slices, as fractions of one CPU; None =
+            unknown.
+        used_s: For each side: role → CPU seconds.
+        index: The side: 0 = left, 1 = right.
 
     """
     scaled: dict[str, float | None] = {}
@@ -297,7 +350,13 @@ def _scale_cores(
 
 
 def _fail_both(starts: Sequence[BegunSample | Measurement]) -> tuple[Measurement, Measurement]:
-    """Return the measurements of a pair that cannot be loaded; a side without faults gets the other side's reason."""
+    """Return the results of a pair that cannot be loaded; both sides are invalid.
+
+    Args:
+        starts: For each side, a Measurement with the reason why it cannot be loaded, or a BegunSample that gets the
+            other side's reason.
+
+    """
     failed = next(start.sample for start in starts if isinstance(start, Measurement))
     assert failed.reason is not None, "a side without a load has a reason"
     faults = [(failed.reason, f"on the other side: {failed.detail}")]

@@ -32,7 +32,10 @@ ProcessState = tuple[dict[str, int], dict[str, set[int]]]
 
 @dataclass(slots=True)
 class SteadyRegime(Regime):
-    """The regime of one sample under a steady load."""
+    """The way to make and judge a load without disruption, for one sample.
+
+    Nothing may change in the system during the load, and answers must stay as they were.
+    """
 
     system: System
     point: LoadPoint
@@ -46,10 +49,18 @@ class SteadyRegime(Regime):
     def run(
         self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
     ) -> tuple[GeneratorOutcome, Observation]:
-        """Warm up, then load while the system is watched, with the client's link shaped as the point asks.
+        """Warm up, then load the system while it is observed, with the client's link limited as the load point requests.
 
-        Canaries run before and after on the unshaped link. The running processes are listed during the warm-up, since this takes a while
-        on a cluster.
+        The canaries (checked requests) before and after the load use the link without the limit.
+
+        Args:
+            warm_up: A function that makes the warm-up.
+            load: A function that makes the load, and returns the generator's process when it has ended.
+            folder: The folder of the generator's output.
+
+        Returns:
+            The generator's process, and what was observed of the system.
+
         """
         self.system.shape(self.point.link_mbit)
         try:
@@ -65,7 +76,10 @@ class SteadyRegime(Regime):
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load by what changed, by the generator's report and by a second canary; find what limited it."""
+        """Judge the load after it has ended, and find out what limited its throughput.
+
+        It is judged by changes of the system, by the generator's report, and by a second canary (a checked request).
+        """
         point, result, endpoint, first = self.point, run.result, run.begun.endpoint, run.begun.first
         faults = list(run.faults)
         if self._changes:
@@ -110,9 +124,9 @@ class SteadyRegime(Regime):
         return LoadFindings(faults, notes, {"limited_by": limit, "steadiness": steadiness})
 
     def _list_running(self) -> ProcessState:
-        """Return what must be the same before and after: restarts, and every process of proxy and backend.
+        """Return the state of the system that must not change during a load: restarts, and process ids of proxy and backend.
 
-        Processes are compared, since a master respawns its workers without a restart of the container.
+        Process ids are included because a proxy may replace its workers without a restart of the container.
         """
         with ThreadPoolExecutor(2, "running") as pool:
             processes = {role: pool.submit(self.system.processes, role) for role in ("proxy", "backend")}
@@ -120,7 +134,10 @@ class SteadyRegime(Regime):
 
 
 def _changes(before: ProcessState, after: ProcessState) -> str:
-    """Describe which containers restarted or are gone and which processes changed; empty: none."""
+    """Return in words what has changed between two states of a system: restarts, containers that are gone, processes.
+
+    The text is empty if nothing has changed.
+    """
     restarts, now = before[0], after[0]
     changes = [f"{name} restarted" for name, count in now.items() if count != restarts.get(name, count)]
     changes += [f"{name} is gone" for name in restarts if name not in now]

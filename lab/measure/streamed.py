@@ -28,7 +28,7 @@ Counts = Mapping[str, int]
 
 @dataclass(slots=True)
 class StreamedRegime(SteadyRegime):
-    """The regime of one sample of streams of events."""
+    """The way to make and judge a load with streams of Server-Sent Events, for one sample."""
 
     _counts: list[Counts] = field(default_factory=list[Counts])
     """The backend's counts before and after the load."""
@@ -38,7 +38,17 @@ class StreamedRegime(SteadyRegime):
     def run(
         self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
     ) -> tuple[GeneratorOutcome, Observation]:
-        """Warm up, then load while the system is watched and the backend counts."""
+        """Warm up, then load the system while it is observed, and read the backend's counts before and after the load.
+
+        Args:
+            warm_up: A function that makes the warm-up.
+            load: A function that makes the load, and returns the generator's process when it has ended.
+            folder: The folder of the generator's output.
+
+        Returns:
+            The generator's process, and what was observed of the system.
+
+        """
 
         def look() -> None:
             self._counts.append(parse_counts(self.system.ask("backend", PORT, COUNTS)))
@@ -54,7 +64,11 @@ class StreamedRegime(SteadyRegime):
         return SteadyRegime.run(self, warm_up, counted, folder)
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load by what changed, by the generator's report, by the backend's counts and by a second canary."""
+        """Judge the load after it has ended, and compute the delays and cuts of its streams.
+
+        It is judged by changes of the system, by the generator's report, by the backend's counts, and by a second
+        canary (a checked request).
+        """
         result, faults = run.result, list(run.faults)
         if self._changes:
             faults.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
@@ -79,7 +93,7 @@ class StreamedRegime(SteadyRegime):
 
 
 def parse_counts(page: str) -> Counts:
-    r"""Parse the numbers of the backend's page: name → count.
+    r"""Parse the backend's page of counts, which has a name and a number on each line: name → number.
 
     >>> parse_counts("begun 3\nevents 93\nx_accel_buffering \n")
     {'begun': 3, 'events': 93}

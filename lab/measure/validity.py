@@ -98,21 +98,21 @@ def find_faults(
     tls: Tls = "none",
     head_bytes: int | None = None,
 ) -> list[Fault]:
-    """Return every fault of a sample of a steady load.
+    """Return all faults of a sample under a load without disruption, each as a reason and a sentence.
 
     Args:
-        point: The load point as it was planned.
-        result: What the generator reported.
+        point: The planned load.
+        result: The generator's report.
         observation: What the lab observed during the load.
-        generator_core: How busy the generator's CPU was, as a fraction.
+        generator_core: How busy the generator's busiest CPU was, as a fraction.
         calibration_s: The seconds that the generator needs for its calibration.
-        body_bytes: The size of one body as it was received (the canary's).
-        chunked: Whether the canary's body came in chunks.
-        alone: False for one side of a pair: what the machine did to both sides at once is no fault of either.
-        cpu_s: CPU seconds that the generator used; None: not known.
-        cpus: How many CPUs it may use; None: not known.
-        tls: Where TLS ends.
-        head_bytes: The size of the canary's headers; None: not known.
+        body_bytes: The size of one body as it was received, taken from the canary (a checked request).
+        chunked: Whether the canary's body was sent in chunks.
+        alone: False for one side of a pair (two systems at once). What the machine does to both sides is then no fault.
+        cpu_s: The CPU seconds that the generator used; None = unknown.
+        cpus: The number of CPUs that it may use; None = unknown.
+        tls: Where TLS ends: "none", "edge", "passthrough" or "reencrypt".
+        head_bytes: The size of the canary's headers; None = unknown.
 
     """
     return [
@@ -128,7 +128,17 @@ def find_faults(
 
 
 def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: float) -> Iterator[Fault]:
-    """Yield the faults of what the generator reported: calibration, answers, errors and dropped requests."""
+    """Yield the faults in a generator's report: a load shorter than its calibration, no answers, errors, dropped requests.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+        calibration_s: The seconds that the generator needs for its calibration.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
     if point.requests is None and point.duration_s <= calibration_s:
         yield Reason.TOO_SHORT, f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration"
     if result.uncalibrated:
@@ -147,14 +157,36 @@ def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: floa
 
 
 def compute_size_slack(point: LoadPoint, body_bytes: int) -> float:
-    """Return the bytes by which two bodies of one page may differ: 0, unless they are compressed on their way."""
+    """Return by how many bytes the sizes of two answers with one page may differ.
+
+    It is 0, unless answers are compressed on their way.
+
+    Args:
+        point: The load point.
+        body_bytes: The size of one body as it was received.
+
+    """
     return max(FLUSH_BYTES, body_bytes * FLUSH_SHARE) if point.accept_encoding != "identity" else 0.0
 
 
 def _check_sizes(
     point: LoadPoint, result: GeneratorResult, body_bytes: int, chunked: bool, head_bytes: int | None
 ) -> Iterator[Fault]:
-    """Yield a fault if headers, chunks, TLS and responses cut short cannot explain the bytes per response."""
+    """Yield a fault if the received bytes per response do not fit the size of the page.
+
+    Headers, chunk sizes, TLS and responses that were cut short are taken into account.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+        body_bytes: The size of one body as the canary (a checked request) received it.
+        chunked: Whether the canary's body was sent in chunks.
+        head_bytes: The size of the canary's headers; None = unknown.
+
+    Yields:
+        A reason and a sentence for the fault.
+
+    """
     if result.size_bytes is None or not result.requests:
         return
     mean = result.size_bytes / result.requests
@@ -174,9 +206,18 @@ def _check_sizes(
 
 
 def _check_parts(point: LoadPoint, result: GeneratorResult, observation: Observation) -> Iterator[Fault]:
-    """Yield the faults of each of several generators, judged against its even share of the load.
+    """Yield the faults of each single generator, if several generators made the load together.
 
-    A good sum may hide a generator that is not. Their schedules interleave, so one may end a request earlier than another.
+    Each is judged by its even share of the load, because a good sum may hide a bad generator.
+
+    Args:
+        point: The planned load of all generators.
+        result: The report of all generators, with `parts`.
+        observation: What the lab observed during the load.
+
+    Yields:
+        A reason and a sentence for each fault.
+
     """
     many = len(result.parts)
     rate_rps = None if point.rate_rps is None else point.rate_rps / max(1, many)
@@ -190,7 +231,18 @@ def _check_parts(point: LoadPoint, result: GeneratorResult, observation: Observa
 
 
 def _check_rate(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
-    """Yield a fault if less than `MIN_ACHIEVED` of the offered rate was achieved; failed requests count as tried."""
+    """Yield a fault if less than `MIN_ACHIEVED` of the offered rate was achieved.
+
+    If the load examines errors, failed requests count as achieved.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+
+    Yields:
+        A reason and a sentence for the fault.
+
+    """
     if point.rate_rps is None:
         return
     tried = count_unanswered(result) / result.requests if "errors" in point.subject and result.requests else 0.0
@@ -213,21 +265,22 @@ def find_disruption_faults(
     cpu_s: float | None = None,
     cpus: int | None = None,
 ) -> list[Fault]:
-    """Return every fault of a sample whose system was disrupted, or would have been (a control run).
+    """Return all faults of a sample under a load with a disruption, each as a reason and a sentence.
 
-    A full queue is an outcome here, as errors are.
+    Control runs (the load without the disruption) are judged by these rules, too. Failed requests and full queues are
+    part of the outcome, not faults.
 
     Args:
-        point: The load point as it was planned.
-        result: What the generator reported.
-        requests: The generator's log of requests, by the lab's clock.
+        point: The planned load.
+        result: The generator's report.
+        requests: The generator's log of requests (`REQUESTS_SCHEMA`), by the lab's clock.
         observation: What the lab observed during the load.
-        generator_core: How busy the generator's CPU was, as a fraction.
+        generator_core: How busy the generator's busiest CPU was, as a fraction.
         pinned: Whether the generator is pinned to CPUs.
-        clock_error_s: The error of the difference between the generator's and the lab's clock.
-        clock_drift_s: The change of that difference from before the load to after it.
-        cpu_s: CPU seconds that the generator used; None: not known.
-        cpus: How many CPUs it may use; None: not known.
+        clock_error_s: The largest error of the known difference between the generator's and the lab's clock.
+        clock_drift_s: By how much this difference changed during the load.
+        cpu_s: The CPU seconds that the generator used; None = unknown.
+        cpus: The number of CPUs that it may use; None = unknown.
 
     """
     busy = point.disturbance is not None and point.disturbance.loads_client
@@ -251,17 +304,19 @@ def find_stream_faults(
     cpu_s: float | None = None,
     cpus: int | None = None,
 ) -> list[Fault]:
-    """Return every fault of a sample of streams of events; streams that are refused or cut are an outcome.
+    """Return all faults of a sample with streams of Server-Sent Events, each as a reason and a sentence.
+
+    Streams that were refused or cut are part of the outcome, not faults.
 
     Args:
-        point: The load point as it was planned.
-        result: What the generator reported.
-        counts: The backend's own counts (its page `/counts`) before the load and after it.
+        point: The planned load.
+        result: The generator's report.
+        counts: The backend's counts (its page `/counts`) before and after the load: name → number.
         span_s: When the load began and ended by the lab's clock, in seconds since the epoch.
         observation: What the lab observed during the load.
-        generator_core: How busy the generator's CPU was, as a fraction.
-        cpu_s: CPU seconds that the generator used; None: not known.
-        cpus: How many CPUs it may use; None: not known.
+        generator_core: How busy the generator's busiest CPU was, as a fraction.
+        cpu_s: The CPU seconds that the generator used; None = unknown.
+        cpus: The number of CPUs that it may use; None = unknown.
 
     """
     faults = [*credible.find_time_faults(point, result, observation, cpu_s, cpus)]
@@ -275,13 +330,16 @@ def find_stream_faults(
 
 
 def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
-    """Return the faults of a control run: requests that failed, missing answers, and other changes.
+    """Return the faults of a control run (a load without the disruption that other samples have).
 
-    Where nothing was done to the system, nothing may fail or change, and answers may not stop. Otherwise what a disruption shows would not
-    be its effect.
+    No request may fail, answers may not stop, and nothing in the system may change. Otherwise the effects of the
+    disruption could not be recognized.
 
     Args:
-        outcome: The outcomes of the run by metric; None: not measured.
+        outcome: The outcomes of the control run: metric → number; None = unknown.
+
+    Returns:
+        At most one fault, with all causes in its sentence.
 
     """
     failed, gap_s = outcome.get("failed"), outcome.get("gap_s")
@@ -294,18 +352,32 @@ def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
 
 
 def compute_allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
-    """Return the seconds for which good answers may be missing in a control run.
+    """Return for how many seconds good answers may be missing in a control run (a load without the disruption).
 
-    It is 0.1 s, or three times the load's p99 if that is longer: answers that slow come in gaps without any outage. The p99 is that of the
-    calmest part of the load (before, during, after). One long gap makes the p99 of the entire load as large as itself and would excuse
-    itself. Where fewer than two parts have a p99, it is 0.1 s.
+    It is 0.1 s, or three times p99 if that is longer, because slow answers leave gaps without any outage. p99 is that
+    of the calmest part of the load ("before", "during" or "after"). If p99 covered the whole load, a long gap would
+    raise it and so be allowed. If fewer than two parts have a p99, the result is 0.1 s.
+
+    Args:
+        outcome: The outcomes of the control run: metric → number.
+
     """
     p99s_s = [p99_s for part in WINDOWS if (p99_s := outcome.get(f"p99_{part}_s")) is not None]
     return max(GAP_S, GAP_IN_P99S * min(p99s_s)) if len(p99s_s) > 1 else GAP_S
 
 
 def _check_log(point: LoadPoint, result: GeneratorResult, requests: pl.DataFrame) -> Iterator[Fault]:
-    """Yield the faults of the log of requests, compared with the generator's summary and with what was due."""
+    """Yield the faults of a generator's log of requests: gaps, or contradictions to its report and to the planned rate.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+        requests: The log of requests (`REQUESTS_SCHEMA`).
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
     if requests.is_empty():
         yield Reason.TOO_SHORT, "no request was logged"
         return
@@ -335,7 +407,7 @@ def _check_log(point: LoadPoint, result: GeneratorResult, requests: pl.DataFrame
 
 
 def _check_delays(requests: pl.DataFrame) -> Iterator[Fault]:
-    """Yield a fault if too many requests were sent late."""
+    """Yield a fault if the generator sent more than 1 % of the requests later than 50 ms after they were due."""
     late_s = (requests["sent_s"] - requests["due_s"]).to_numpy()
     late = int((late_s > LATE_S).sum())
     if late > MAX_LATE_SHARE * late_s.size:
@@ -344,14 +416,26 @@ def _check_delays(requests: pl.DataFrame) -> Iterator[Fault]:
 
 
 def _check_saturation(generator_core: float, pinned: bool) -> Iterator[Fault]:
-    """Yield a fault if the generator's CPU was too busy."""
+    """Yield a fault if the generator's CPU was 80 % busy or more, so that the generator itself may limit the load.
+
+    Args:
+        generator_core: How busy the generator's busiest CPU was, as a fraction.
+        pinned: Whether the generator is pinned to CPUs; this only changes the sentence.
+
+    """
     if generator_core >= BUSY:
         subject = "its CPU was" if pinned else "its node's CPUs or its busiest thread were"
         yield Reason.GENERATOR_SATURATED, f"{subject} {generator_core:.0%} busy"
 
 
 def _check_clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
-    """Yield a fault if the difference between the generator's and the lab's clock is too uncertain or moved."""
+    """Yield a fault if the difference between the generator's and the lab's clock is too uncertain, or changed too much.
+
+    Args:
+        error_s: The largest error of the known difference, in seconds.
+        drift_s: By how much the difference changed during the load, in seconds.
+
+    """
     if not error_s <= MAX_CLOCK_ERROR_S:
         yield (
             Reason.CLOCKS,
@@ -362,7 +446,18 @@ def _check_clocks(error_s: float, drift_s: float) -> Iterator[Fault]:
 
 
 def _check_observation(point: LoadPoint, observation: Observation, alone: bool) -> Iterator[Fault]:
-    """Yield the faults that kernel counters, clock and (for a solo sample) the machine show."""
+    """Yield the faults that kernel counters, the wall clock and the machine's state show.
+
+    Args:
+        point: The planned load.
+        observation: What the lab observed during the load.
+        alone: Whether the sample is solo. For one side of a pair the hypervisor and other processes are no fault,
+            because they hit both sides.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
     overflows = _sum_counters(observation.counters, "/ListenOverflows")
     if overflows and "listen-overflow" not in point.subject:
         yield Reason.LISTEN_OVERFLOW, f"{overflows} connections dropped at a full accept queue"
@@ -372,7 +467,12 @@ def _check_observation(point: LoadPoint, observation: Observation, alone: bool) 
 
 
 def find_machine_faults(observation: Observation) -> Iterator[Fault]:
-    """Yield the faults of the machine: a jump of the wall clock, the hypervisor's steal, and other processes."""
+    """Yield the faults of the machine during a load: a jump of its clock, CPU time taken by the hypervisor or by others.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
     yield from _check_wall_clock(observation)
     ticks = ALLOWED_TICKS * TICK_S / observation.elapsed_s
     if observation.steal >= max(MAX_STEAL, ticks / max(1, len(observation.busy))):
@@ -382,16 +482,21 @@ def find_machine_faults(observation: Observation) -> Iterator[Fault]:
 
 
 def _check_wall_clock(observation: Observation) -> Iterator[Fault]:
-    """Yield a fault if the wall clock moved against the monotonic one."""
+    """Yield a fault if the wall clock jumped during the load, measured against the monotonic clock."""
     if abs(observation.clock_step_s) > MAX_CLOCK_STEP_S:
         moved = f"{observation.clock_step_s:+.2f} s"
         yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
 
 
 def check_resumption(point: LoadPoint, counters: Mapping[str, int]) -> list[Fault]:
-    """Return a fault unless TLS sessions were resumed (or not) as the load prescribes, where TLS ends at the proxy.
+    """Return a fault if TLS sessions were not resumed, or were resumed, other than the load point requires.
 
-    Handshakes that were not counted are a fault, too.
+    It is also a fault if handshakes were not counted. The list is empty if the load point requires neither.
+
+    Args:
+        point: The planned load.
+        counters: The increase of each counter during the load, by `role/name` (`proxy/tls_handshakes`).
+
     """
     if point.resumption is None:
         return []

@@ -44,18 +44,22 @@ def limited_by(
     proxy_core: float | None,
     generator_core: float | None,
 ) -> Limit | None:
-    """Return what limited a closed loop (a load without an offered rate), as a word of the module's list.
+    """Return what limited the throughput of a closed loop (a load that sends as fast as answers come).
 
     Args:
         point: The load.
         result: The generator's report.
-        counters: The increases of the counters, by role/name.
-        proxy_core: The busy fraction of the least busy of the proxy's CPUs that count; None without a proxy.
-        generator_core: The busy fraction of the generator's busiest CPU. None = unknown: it may have been the limit, so that nothing
-            is attributed to the proxy.
+        counters: The increase of each kernel counter during the load, by `role/name` (`proxy/cpu_periods`).
+        proxy_core: The busy fraction (0 to 1) of the proxy's CPUs, as `compute_fullness` returns it; None without a
+            proxy.
+        generator_core: The busy fraction of the generator's busiest CPU. None = unknown: the generator may have been
+            the limit, so the result is never "proxy".
 
     Returns:
-        None at an offered rate, and where there is no proxy and nothing else was the limit.
+        "limit" (a container's CPU limit throttled it), "link" (the link of limited bandwidth was full), "errors"
+        (failed requests, where they are what the load examines), "proxy", "generator", or "waiting" (neither the
+        proxy's nor the generator's CPUs were full). None for a load at an offered rate, and for a load without a proxy
+        that nothing else limited.
 
     """
     if point.rate_rps is not None:
@@ -80,18 +84,19 @@ def limited_by(
 
 
 def compute_fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
-    """Return the busy fraction of the least busy among the proxy's CPUs that its workers can fill.
+    """Return how full the proxy's CPUs were: the busy fraction of the least busy CPU among those that its workers can fill.
 
-    There are as many such CPUs as workers, and the fullest CPUs count. Workers that are not bound to CPUs spread their work over more CPUs.
-    So the used CPU time per worker counts where it is the larger number.
+    With n workers, the n busiest CPUs count. Workers that are not bound to CPUs spread their work over more than n
+    CPUs, so that none of them looks full. Therefore the CPU time per worker replaces the busy fraction where it is
+    larger.
 
     Args:
         shares: The busy fraction of each of the proxy's CPUs.
         workers: The number of workers; None = all CPUs count.
-        used: The CPU time that the proxy used, in CPUs.
+        used: The CPU time that the proxy used, in CPUs (2.0 = two CPUs all the time).
 
     Returns:
-        A fraction of one CPU; None without CPUs.
+        A fraction of one CPU, from 0 to 1; None if `shares` is empty.
 
     """
     if not shares:
@@ -102,7 +107,11 @@ def compute_fullness(shares: Sequence[float], workers: int | None, used: float) 
 
 
 def compute_link_share(point: LoadPoint, result: GeneratorResult, counters: Mapping[str, int]) -> float:
-    """Return how full the shaped link was over the generator's run, in its busier direction, as a fraction."""
+    """Return how full the link of limited bandwidth was during a load, as a fraction of its rate (0.9 = 90 %).
+
+    The link is the one between client and proxy. Of its two directions the one with more bytes counts. The result is 0
+    for a load without such a limit.
+    """
     if point.link_mbit is None or result.duration_s <= 0:
         return 0.0
     busier_bytes = max(counters.get("client/rx_bytes", 0), counters.get("client/tx_bytes", 0))
@@ -110,10 +119,10 @@ def compute_link_share(point: LoadPoint, result: GeneratorResult, counters: Mapp
 
 
 def count_unanswered(result: GeneratorResult) -> int:
-    """Return the number of requests that failed without an answer in time."""
+    """Return the number of requests that got no answer: all failures except answers with a wrong status."""
     return sum(count for kind, count in result.errors.items() if kind != "status")
 
 
 def count_failed(result: GeneratorResult) -> int:
-    """Return the number of requests that were not answered as they should be."""
+    """Return the number of failed requests: those with a wrong status, and those without an answer."""
     return sum(result.errors.values())

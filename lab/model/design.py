@@ -46,7 +46,10 @@ NO_PAIR = "nothing is paired: the target has one place, or there are too few blo
 
 
 class PlannedFor(Record):
-    """The effect that the number of blocks was chosen to detect, fixed before the first sample."""
+    """The effect that a run is to detect, from which its number of blocks (repetitions) was computed.
+
+    It is fixed before the first sample. `effect` is a fraction (0.05 = 5 %), `power` the probability of detecting it.
+    """
 
     effect: float = Field(description="as a fraction: 0.05 = 5 %")
     metric: str = Field(description="that wants the most blocks")
@@ -57,7 +60,10 @@ class PlannedFor(Record):
 
 
 class Promise(Record):
-    """The minimum detectable effect of a run in one metric at one point, fixed before the first sample."""
+    """The smallest effect that a run is expected to detect in one metric at one load point.
+
+    It is fixed before the first sample. `effect` is a fraction (0.05 = 5 %), which is detected with 90 % probability.
+    """
 
     metric: str
     point: str
@@ -66,7 +72,7 @@ class Promise(Record):
 
 
 class PlannedPlace(Record):
-    """The planned measurement of an arm at a point, either solo or as one side of a pair."""
+    """The planned measurements of one arm (a variant in a run) at one load point, either solo or as one side of a pair."""
 
     arm: str
     against: str = Field(description="the arm on the other side of a pair; empty = by itself")
@@ -81,12 +87,15 @@ class PlannedPlace(Record):
 
 @dataclass(frozen=True, slots=True)
 class PlannedAnew:
-    """The additional starts of a system (fresh bring-ups) within blocks that a plan is certain to need.
+    """The extra starts of systems that a plan is certain to need, besides those at the beginning of each block (repetition).
+
+    A block measures every variant once, normally on one start per system. Some loads are known from earlier runs to leave
+    the system unusable for the next load, so that it must be started again.
 
     Attributes:
-        count: The number of fresh bring-ups.
-        loads: The loads that are followed by a fresh bring-up, each as "variant at point".
-        runs: The stored runs that show the need for them.
+        count: The number of extra starts.
+        loads: The loads after which the system is started again, each as "VARIANT at POINT".
+        runs: The names of the earlier runs that show the need for these starts.
 
     """
 
@@ -96,7 +105,7 @@ class PlannedAnew:
 
 
 class Design(Record):
-    """The measurements of a run and the effects that it is expected to detect, decided before the first sample."""
+    """The design of a run, fixed before the first sample: what is measured how often, and which effects it should detect."""
 
     blocks: int
     places: tuple[PlannedPlace, ...] = Field(description="what is measured where; of a search its first trial")
@@ -122,19 +131,27 @@ class Design(Record):
     )
 
     def place(self, arm: str, point: str, paired: bool) -> PlannedPlace | None:
-        """Return the planned measurement of an arm at a point, as a pair's first side or solo; None without one."""
+        """Return the planned measurement of an arm (a variant in a run) at a load point; None if there is none.
+
+        Args:
+            arm: The name of the arm.
+            point: The name of the load point.
+            paired: Whether to return the measurement in a pair (two arms at once) instead of the solo one.
+
+        """
         matches = (place for place in self.places if (place.arm, place.point) == (arm, point))
         return next((place for place in matches if bool(place.against) is paired), None)
 
 
 def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collection[str], **fields: Any) -> Design:
-    """Return the design that follows from a plan's slots (planned measurements).
+    """Return the design of a run, which summarizes its plan: how often each variant is measured at each load, and how.
 
     Args:
-        plan: The plan.
-        solo: The places where solo samples decide, and the reason, as `find_solo_places` returns them.
-        systems: The arms that run another system than the arm they are compared with.
-        fields: The fields of the design that no slot shows.
+        plan: The plan, a list of single measurements: solo ones, and pairs of two variants at once.
+        solo: The reason why solo samples decide the effect, not pairs, by (arm, point); pairs decide for absent keys.
+            `find_solo_places` returns such a mapping.
+        systems: The names of the arms (variants in the run) that run another system than the arm they are compared with.
+        fields: Further fields of `Design` that do not follow from the plan, such as `promised`.
 
     """
     measured: dict[tuple[str, str, str], dict[int, int]] = {}
@@ -175,16 +192,20 @@ def find_solo_places(
     variants: Mapping[str, tuple[bool, str | None]],
     systems: Collection[str] = (),
 ) -> dict[ArmAndPoint, str]:
-    """Return the reason why solo samples, not pairs, decide a variant's effect, by arm and point; absent = pairs do.
+    """Return the places where solo samples decide a variant's effect, each with the reason; elsewhere pairs decide.
 
-    The property of a point that it supports no pairing (`LoadPoint.why_alone`) is not among these reasons.
+    A pair (two arms measured at once) does not show a cost that lies in what both arms share, such as the network
+    stack. `LoadPoint.why_alone`, which rules out pairs at a point altogether, is not considered here.
 
     Args:
-        arms: The arms of the run.
-        points: The points of the run.
-        variants: By name, whether the variant can have a shared-resource cost (one that lies in what both sides of a pair share), and
-            its primary metric.
-        systems: The arms that run another system than the arm they are compared with.
+        arms: The arms (variants in a run).
+        points: The load points of the run.
+        variants: By the variant's name: whether its cost can lie in what both sides of a pair share, and its primary
+            metric (None = it has none).
+        systems: The names of the arms that run another system than the arm they are compared with.
+
+    Returns:
+        (arm, point) → the reason in words. Places where pairs decide are absent.
 
     """
     closed = all(point.rate_rps is None for point in points)
@@ -202,13 +223,16 @@ def find_solo_places(
 def choose_scheme(
     shared_cost: bool, point: LoadPoint, sides: Sequence[Side], other_system: bool = False
 ) -> Scheme | None:
-    """Return the pairing scheme by which a variant's effect is measured; None where the solo samples decide.
+    """Return how the pair is loaded that decides a variant's effect at a point; None where solo samples decide.
 
     Args:
-        shared_cost: Whether the variant can have a shared-resource cost.
+        shared_cost: Whether the variant's cost can lie in what both sides of a pair share.
         point: The load point.
-        sides: The sides that the target has; fewer than two allow no pair.
+        sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
         other_system: Whether the variant runs another system than its baseline.
+
+    Returns:
+        "slices" (the sides run in alternating time slices), "together" (both run at once), or None.
 
     """
     shared = shared_cost or point.shared_cost or (other_system and point.concurrent)
@@ -224,20 +248,21 @@ def choose_shape(
     unpaired: Collection[str] = (),
     once: int | None = None,
 ) -> Shape | None:
-    """Return the numbers of blocks in which each arm is measured as a pair and solo (with the machine to itself).
+    """Return in how many blocks each arm is measured as a pair and in how many solo (with the machine to itself).
 
     Args:
-        arms: The arms of the run.
-        points: The points of the run.
-        blocks: The number of blocks.
-        sides: The sides that the target has; fewer than two allow no pair.
-        solo: The places where solo samples decide, and the reason; where it is `CONCURRENT` no pair is measured.
-        unpaired: The variants that allow no other variant to be up at the same time.
-        once: The number of blocks of a point with a single generation, in a run where other points have several; None = all blocks.
+        arms: The arms (variants in a run).
+        points: The load points of the run.
+        blocks: The number of blocks (repetitions of all arms).
+        sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
+        solo: The reason why solo samples decide, by (arm, point). Where the reason is `CONCURRENT`, no pair is
+            measured.
+        unpaired: The names of the variants that must not run while another variant runs.
+        once: The number of blocks for the pairs at a point with a single worker generation, in a run where other points
+            have several generations (worker processes between two reloads). None = all blocks.
 
     Returns:
-        None where every arm is solo in every block. Then nothing can be paired, or there are too few blocks for an effect, and no point
-        compares several worker generations.
+        The numbers of blocks; None where no pair is measured. Then every arm is measured solo in every block.
 
     """
     pairable = [point for point in points if not point.why_alone]

@@ -28,10 +28,13 @@ _KINDS = "kinds of disturbances"
 
 
 class Recorder(AbstractContextManager["Recorder"], Protocol):
-    """A context manager around a measurement that records what happens to the system, as the system reports it."""
+    """The interface of a context manager that records what happens to a system inside its `with` block.
+
+    It records what the system itself reports, such as pods that become ready.
+    """
 
     def events(self) -> Sequence[Event]:
-        """Return all events by the lab's clock; call it after the context only.
+        """Return all recorded events, timed by the lab's clock; call it only after the `with` block.
 
         Raises:
             MeasuringError: Some events may be missing.
@@ -40,33 +43,48 @@ class Recorder(AbstractContextManager["Recorder"], Protocol):
         ...
 
     def notes(self) -> Sequence[str]:
-        """Return remarks for readers of the events; call it after the context only."""
+        """Return remarks for readers of the recorded events; call it only after the `with` block."""
         ...
 
 
 class Disturbable(Protocol):
-    """A variant that is up and answering, with the actions that disrupt it.
+    """The interface of a running system that can be disrupted: its addresses, its pods, and the actions on them.
 
-    The actions that change it (from `recorder` on) are only allowed on a system that was brought up with `changing`. They leave it
-    changed: nothing else is measured on it afterwards. All methods raise MeasuringError when they are refused.
+    The actions that change the system (`recorder` and all methods after it) are only allowed if it was started with
+    `changing`. They leave it changed, so nothing else is measured on it afterwards. Every method raises MeasuringError
+    if the system refuses.
     """
 
     def entry(self) -> Endpoint:
-        """Return the address that clients use: the proxy, or the backend where there is no proxy."""
+        """Return the address that clients use: that of the proxy, or of the backend in a system without a proxy."""
         ...
 
     def backend_endpoint(self) -> Endpoint:
-        """Return the address of the backend itself, with whose answer the canary (a checked request) is compared."""
+        """Return the backend's own address, which bypasses the proxy.
+
+        Its answer is the expected one for the canary, a checked request through the proxy.
+        """
         ...
 
     def pod_address(self, role: Role) -> str:
-        """Return the IP address of the role's first pod, where `spawn` starts its helpers; not that of a Service."""
+        """Return the IP address of the first pod of a role ("proxy", "backend", …).
+
+        Helpers that `spawn` starts listen on this address, not on that of a Service.
+        """
         ...
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """Send a request from the client's side on a new connection and return the answer; `body` as it came.
+        """Send a GET request from the client's side on a new connection, and return the answer.
+
+        The body of the answer is returned as it came, without decompression.
+
+        Args:
+            endpoint: The address and the host.
+            path: The path.
+            timeout_s: The timeout in seconds.
+            headers: Further headers by name.
 
         Raises:
             OSError: There is no answer.
@@ -82,87 +100,106 @@ class Disturbable(Protocol):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a generator on the client's side, on the generator's CPUs.
+        """Start a load generator on the client's side, on the CPUs that are reserved for it.
 
-        It has a separate session and the lab's environment. When the returned process is killed, the process that it represents ends too.
+        It runs in a new session, with the lab's environment. The client's side may be on another machine. Then the
+        returned process represents the remote one, and killing it ends the remote one, too.
 
         Args:
             argv: The command.
-            cwd: The folder that it starts in; a scratch folder replaces it where the client's side is on another machine.
+            cwd: The folder in which it starts. On another machine a scratch folder replaces it.
             stdout: The file for its output.
             stderr: The file for its error output.
-            files: Texts by file name, which are put into that folder.
+            files: The files to create in the folder first: name → text.
 
         """
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper (a round-trip server) next to a role, on the role's CPUs.
+        """Start a helper process, such as a server for measuring round trips, in the network and on the CPUs of a role ("proxy", …).
 
-        The helper ends with the system at the latest.
+        It ends when the system ends, at the latest.
         """
         ...
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the running, ready pods of a role in Kubernetes' form (`spec`, …), as they are really in force."""
+        """Return the running and ready pods of a role ("proxy", …) as Kubernetes objects (`metadata`, `spec`, …).
+
+        They hold the values that are in force, which may differ from the variant's manifests.
+        """
         ...
 
     def restarts(self) -> Mapping[str, int]:
-        """Return how often each container was restarted since bring-up, by its name."""
+        """Return the number of restarts of each container since the system was started, by the container's name."""
         ...
 
     def recorder(self) -> Recorder:
-        """Return a recorder of pods, endpoints, probes, restarts and reloads from now on (see `lab.model.events`)."""
+        """Return a context manager that records events: of pods, endpoints, probes, restarts and reloads.
+
+        `lab.model.events` lists the kinds of events.
+        """
         ...
 
     def clock(self) -> ClockOffset:
-        """Measure how far the generator's clock is ahead of the lab's clock now."""
+        """Measure how far the generator machine's clock is ahead of the lab's clock now."""
         ...
 
     def end_pod(self, role: Role, how: HowToEnd) -> bool:
-        """End the role's first pod, and return when the request was made.
+        """End the role's first pod, and return as soon as the request was made.
 
-        Its Deployment makes another at once, which starts when it can. A crash only ends the pod's first container, which the kubelet
-        restarts in the same pod.
+        The pod's Deployment creates a replacement. A crash is different: it only kills the first container, which the
+        kubelet restarts in that pod.
+
+        Args:
+            role: The role of the pod, such as "proxy".
+            how: "delete", "evict" (as `kubectl drain` does) or "crash" (SIGKILL).
 
         Returns:
-            False when a PodDisruptionBudget refused an eviction (an event records it); the caller may try again.
+            False if a PodDisruptionBudget refused the eviction; the caller may try again. Otherwise True.
 
         """
         ...
 
     def scale(self, role: Role, replicas: int) -> None:
-        """Scale the role's Deployment, and return when the request was made."""
+        """Change the number of pods of a role ("proxy", …), and return as soon as the request was made."""
 
     def roll(self, role: Role) -> None:
-        """Request a rolling update of the role's Deployment to the same containers, by its strategy, and return."""
+        """Replace the pods of a role ("proxy", …) by a rolling update of its Deployment to an unchanged pod template.
+
+        The method returns as soon as the request was made.
+        """
 
     def freeze(self, role: Role, frozen: bool) -> None:
-        """Stop (SIGSTOP) the processes of the role's first pod, or continue what was stopped.
+        """Stop the processes of the role's first pod with SIGSTOP, or let them continue.
 
-        On a cluster these are the processes of the pod's first container, except its PID 1.
+        On a cluster these are the processes of the pod's first container, except PID 1.
+
+        Args:
+            role: The role of the pod, such as "proxy".
+            frozen: True to stop the processes, False to let those that were stopped continue.
+
         """
 
     def squeeze(self, role: Role, cpu: str | None) -> None:
         """Limit the CPU of the first container of the role's running pods.
 
         Args:
-            role: The role of the pods.
+            role: The role of the pods, such as "proxy".
             cpu: The limit in Kubernetes' form (`20m`); None restores the manifests' limit.
 
         """
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change Routes, Ingresses, Services and EndpointSlices; return when the system has accepted them.
+        """Create or change Routes, Ingresses, Services and EndpointSlices; return when the API has accepted them.
 
-        The proxy may serve them later; when it does is what is measured.
+        The proxy may begin to serve them later: that delay is what is measured.
         """
 
 
 class Disturbance(Record, strict=True):
-    """The keys and the interface that every kind of disruption has.
+    """The base class of all kinds of disruptions, with their common settings and methods.
 
-    Each kind is a subclass with a field `kind`, and a row of `lab.disturbances.DISTURBANCES`.
+    Each kind is a subclass with a field `kind` (its name), and is listed in `lab.disturbances.DISTURBANCES`.
     """
 
     host: ClassVar[str | None] = None
@@ -179,45 +216,49 @@ class Disturbance(Record, strict=True):
 
     @property
     def lasts_s(self) -> float:
-        """The approximate seconds for which a disruption may matter from its beginning (`at_s`) on.
+        """The approximate time during which the disruption can affect requests, in seconds from its beginning.
 
-        The load must last longer than until then.
+        The beginning is `at_s` after the load's beginning. The load must last longer than both times together.
         """
         return self.acts_s + 1
 
     @property
     def acts_s(self) -> float:
-        """The seconds for which a disruption acts from its beginning (`at_s`) on, without the system's recovery.
+        """The time during which the disruption itself acts, in seconds from its beginning, without the system's recovery.
 
-        The latencies "during" a disruption cover this time where no event End was logged: in control runs, and for kinds that have nothing
-        to undo. A momentary disruption acts until the system has recovered.
+        The latencies "during" the disruption are those of this time, unless the log has the event End. That event is
+        missing in control runs (the load without the disruption), and for kinds that have nothing to undo. A momentary
+        disruption, such as a killed pod, counts as acting until the system has recovered.
         """
         raise NotImplementedError
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The components of manifests/fixtures that a disruption adds to every variant of the run."""
+        """The names of kustomize components in manifests/fixtures that this disruption adds to the manifests of every variant of a run."""
         return ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The key of the state that a disruption's `prepare` sets up: its host and fixtures.
+        """The key of what `prepare` sets up for this disruption: its host and its additional manifests (`fixtures`).
 
-        Load points with different keys have separate control runs (the same load without the disruption).
+        Load points with different keys have separate control runs (the load without the disruption).
         """
         return self.host, self.fixtures
 
     def vet(self, manifests: Manifests) -> None:
-        """Refuse a variant that this disruption cannot be applied to, by its manifests alone.
+        """Check that this disruption can be applied to a variant, by the variant's manifests alone.
+
+        Args:
+            manifests: The Kubernetes objects of the variant.
 
         Raises:
             UsageError: The variant and the disruption do not fit.
-            NotMeasurableError: This machine or target cannot show it.
+            NotMeasurableError: This machine or target cannot show the effect.
 
         """
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Set up what control runs and disrupted runs both need, before the load.
+        """Set up, before the load, what disrupted runs and their control runs (without the disruption) both need.
 
         Raises:
             MeasuringError: It could not be set up.
@@ -225,25 +266,26 @@ class Disturbance(Record, strict=True):
         """
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """Disrupt the system from `at_s` on, in a thread during the load; not called in control runs.
+        """Disrupt the system, in a thread during the load; in control runs (without disruption) it is not called.
 
-        It logs the event Begin before it does anything, and End once everything is undone, before it waits for the recovery.
-        `context.wait` raises LoadEndedError at the load's end.
+        It first waits until `at_s` seconds after the load's beginning. It logs the event Begin before it changes
+        anything. It logs the event End when all changes are undone, and only then waits for the system's recovery. If
+        the load ends first, `context.wait` raises LoadEndedError.
 
         Raises:
-            MeasuringError: It could not be done.
+            MeasuringError: The disruption could not be carried out.
 
         """
         raise NotImplementedError
 
 
 class LoadEndedError(Exception):
-    """The error that the load has ended: the rest of a disruption would not be observed."""
+    """The error that the load ended before the disruption was complete, so that its rest could not be observed."""
 
 
 @dataclass(slots=True)
 class DisturbanceContext:
-    """The objects that a disruption may use: the system, the log, and the time since the load began."""
+    """The objects that a disruption works with: the system, the log of events, and the time since the load began."""
 
     system: Disturbable
     log: EventLog
@@ -261,30 +303,38 @@ class DisturbanceContext:
 
     @property
     def now_s(self) -> float:
-        """The seconds since the load began."""
+        """The time since the load began, in seconds."""
         return time.monotonic() - self.began
 
     def wait(self, seconds: float) -> None:
-        """Wait for so many seconds, or raise LoadEndedError when the load ends first."""
+        """Wait for a number of seconds; raise LoadEndedError if the load ends first."""
         if self.over.wait(max(0.0, seconds)):
             raise LoadEndedError
 
     def wait_until(self, at_s: float) -> None:
-        """Wait until this many seconds after the load began, or raise LoadEndedError when the load ends first."""
+        """Wait until `at_s` seconds after the load began; raise LoadEndedError if the load ends first."""
         self.wait(at_s - self.now_s)
 
     def say(self, kind: str, object: str = "", detail: str = "", role: str = "") -> None:  # noqa: A002 - the column's name
-        """Log an event of now, with the lab as its source."""
+        """Log an event with the current time and the source `lab`.
+
+        Args:
+            kind: The kind of event, such as `Begin` (`lab.model.events` lists them).
+            object: The pod, Service or number that the event is about.
+            detail: More about the event, in the form that its kind defines.
+            role: "proxy", "backend" or empty.
+
+        """
         self.log.add("lab", kind, object, detail, role)
 
     def change(self, number: int, way: str, objects: Manifests, role: str = "") -> None:
-        """Apply objects as a numbered change, and log the change with the time just before the system received it.
+        """Apply Kubernetes objects, and log an event Change with the time just before they were applied.
 
         Args:
-            number: The number of the change.
-            way: The word that names how answers show the change (see `lab.model.events`).
-            objects: The manifests.
-            role: The role for the event.
+            number: The number of the change, by which answers can be matched with it.
+            way: The word for how answers show the change: `endpoints`, `routes` or `status` (see `lab.model.events`).
+            objects: The objects to create or change.
+            role: "proxy", "backend" or empty.
 
         """
         at_s, began = time.time(), time.monotonic()
@@ -294,22 +344,26 @@ class DisturbanceContext:
 
 
 def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:
-    """Return the validation context (for `model_validate` and the like) that makes these kinds of tables valid.
+    """Return the pydantic validation context with which tables of these kinds of disruptions are valid.
 
     Args:
-        kinds: The classes of disruptions, by the name of their kind.
+        kinds: The class of each kind of disruption, by the kind's name.
 
     """
     return {_KINDS: kinds}
 
 
 def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
-    """Return a table with a `kind` as an instance of that kind's class.
+    """Return an instance of the class that a table's `kind` names, such as `{"kind": "freeze", …}`.
 
-    A value that is no table returns unchanged, for pydantic to check.
+    A value that is not a table is returned unchanged, so that pydantic reports it.
+
+    Args:
+        value: The table, as read from a file.
+        kinds: The class of each kind of disruption, by the kind's name.
 
     Raises:
-        ValueError: The kind is unknown, or the table does not fit it.
+        ValueError: The kind is unknown, or the table does not fit its class.
 
     """
     if not isinstance(value, Mapping):

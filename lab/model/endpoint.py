@@ -18,16 +18,17 @@ no pod and no process of the lab.
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a load: a URL without path, and the Host header that the routes expect.
+    """The address that a load is sent to: a URL without path, and the Host header that the proxy's routes expect.
 
     Attributes:
-        base_url: The URL without path. With TLS it is https and names the host, which resolves on the client's side. With `shards` it is
-            the URL of the first shard.
+        base_url: The URL without path. With TLS it begins with https and has a host name that resolves on the client's
+            side. With `shards` it is the URL of the first one.
         host: The Host header.
-        hosts: All hosts of a load that is spread over several routes, `host` first.
-        tls: The place where TLS ends: `edge` = in the proxy, `passthrough` = in the backend, `reencrypt` = in both; `none` = no TLS.
+        hosts: All hosts of a load that is spread over several routes; `host` is the first.
+        tls: Where TLS ends: `edge` = in the proxy, `passthrough` = in the backend, `reencrypt` = in both; `none` = no
+            TLS.
         way: A note for samples about what lies between client and proxy; empty = nothing.
-        shards: The URL without path and the hosts of each proxy, where several proxies share the routes.
+        shards: Where several proxies share the routes: the URL without path and the hosts of each proxy.
 
     """
 
@@ -39,9 +40,10 @@ class Endpoint:
     shards: tuple[Shard, ...] = ()
 
     def at(self, host: str) -> Endpoint:
-        """Return the endpoint for a single host, at the shard that serves it where there are several.
+        """Return a copy of the endpoint that addresses a single host.
 
-        The host may be one that no route has.
+        If several proxies share the routes, the URL is that of the proxy which serves the host. The host may also be
+        unknown to all routes; then the URL stays unchanged.
         """
         url = next((shard.url for shard in self.shards if host in shard.hosts), self.base_url)
         return replace(self, base_url=url, host=host, hosts=(host,), shards=())
@@ -52,8 +54,12 @@ class Response:
     """An answer to one HTTP request.
 
     Attributes:
-        tls: The facts of a TLS connection: `version`, `cipher`, `group` (of the key exchange, where there is one), `key` (type and size),
-            `subject` (the certificate's common name). Empty without TLS.
+        status: The status code.
+        body: The body.
+        headers: The headers by name.
+        tls: What is known of the TLS connection, by name; empty without TLS. The names are `version`, `cipher`, `group`
+            (of the key exchange, where there is one), `key` (its type and size) and `subject` (the certificate's common
+            name).
 
     """
 
@@ -65,9 +71,12 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorsOutput:
-    """The outputs of several generators, one after the other, and the worst of their exit statuses.
+    """The output of several load generators that ran at once.
 
     Attributes:
+        stdout: The outputs of all generators, one after the other.
+        stderr: Their error outputs, one after the other.
+        exit_status: The worst of their exit statuses.
         hung: Whether a generator was killed because it did not end in time.
 
     """

@@ -40,14 +40,14 @@ FIRST_PORT = 9000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A single event of a system under load, such as a pod's deletion or a reload.
+    """A single event that happened to a system under load, such as a pod's deletion or a proxy's reload.
 
     Attributes:
-        at_s: The time, in seconds since the epoch, by the lab's clock.
-        source: The reporter: lab (for its actions), kubelet, api or proxy.
-        role: proxy, backend or empty.
-        object: A pod, a Service or a number.
-        kind: The kind of event (the module lists them).
+        at_s: The time in seconds since the epoch, by the lab's clock.
+        source: Who reported it: `lab` (its own action), `kubelet`, `api` or `proxy`.
+        role: The role of the pod concerned: `proxy`, `backend` or empty.
+        object: The pod, the Service or the number that the event is about.
+        kind: The kind of event, such as `Ready` (the module lists them).
         detail: More about the event, in the form that its kind defines.
 
     """
@@ -61,7 +61,7 @@ class Event:
 
 
 class EventLog:
-    """A list of events that any thread may add to."""
+    """A log of events (what happened to a system under load), to which any thread may add."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -75,16 +75,26 @@ class EventLog:
         role: str = "",
         at_s: float | None = None,
     ) -> None:
-        """Add an event; its time is now unless `at_s` is given."""
+        """Add an event to the log.
+
+        Args:
+            source: Who reports it: `lab`, `kubelet`, `api` or `proxy`.
+            kind: The kind of event, such as `Ready` (the module lists them).
+            object: The pod, the Service or the number that the event is about.
+            detail: More about the event, in the form that its kind defines.
+            role: `proxy`, `backend` or empty.
+            at_s: The time in seconds since the epoch, by the lab's clock; None = now.
+
+        """
         self._events.append(Event(time.time() if at_s is None else at_s, source, role, object, kind, detail))
 
     def extend(self, events: Iterable[Event]) -> None:
-        """Add several events."""
+        """Add several events to the log."""
         self._events.extend(events)
 
     @property
     def events(self) -> Sequence[Event]:
-        """The events of this log in the order in which they were added; the sequence grows with the log."""
+        """The events of this log in the order in which they were added; the sequence is live, so later events appear in it."""
         return self._events
 
 

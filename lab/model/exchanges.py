@@ -16,20 +16,21 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """A request as the bytes that a client sends, with everything about the connection that they are sent on.
+    """An HTTP request as the bytes that a client sends, and the settings of its connection.
 
     Attributes:
-        case: The name of what the request tries, such as `dot-segments`; requests with equal names try the same.
-        about: What the request tries, in words.
-        host: The host that the client means, which is also the server name of its TLS handshake.
+        case: The name of what the request tests, such as `dot-segments`. Requests with equal names test one thing.
+        about: What the request tests, in words.
+        host: The host that the client means; it is also the server name of the TLS handshake.
         head: The request line and the headers, each with its line end, and the empty line.
         body: The bytes after the head.
         tls: Whether the request goes to the port with TLS.
         sni: Whether the TLS handshake names the host.
-        tls_version: The only version of TLS that the client speaks, such as `TLSv1.1`; empty for the client's defaults.
+        tls_version: The only version of TLS that the client accepts, such as `TLSv1.1`; empty for the client's
+            defaults.
         alpn: The protocols that the TLS handshake offers.
-        waits: Whether the client sends the body only after `100 Continue`, or after a second without one.
-        keys: The settings and annotations (with @) that the request is about.
+        waits: Whether the client holds the body back until `100 Continue` arrives, for at most a second.
+        keys: The proxy's settings and annotations (written with a leading @) that the request tests.
 
     """
 
@@ -47,41 +48,41 @@ class RawRequest:
 
     @property
     def size(self) -> int:
-        """The number of bytes by which one of several requests is the smallest."""
+        """A measure of how simple the request is: its bytes, plus 10 with TLS; of several requests the smallest is shown."""
         return len(self.head) + len(self.body) + 10 * self.tls
 
     @property
     def method(self) -> str:
-        """The method in the request line."""
+        """The method in the request line of this request, such as `GET`."""
         return self.head.split(b" ", 1)[0].decode("latin-1")
 
     @property
     def target(self) -> str:
-        """The target in the request line: a path with its query, or an absolute URI."""
+        """The target in the request line: a path with its query, or an absolute URI; empty if the line has none."""
         line = self.head.split(b"\r\n", 1)[0].split(b" ")
         return line[1].decode("latin-1") if len(line) > 1 else ""
 
     @property
     def headers(self) -> Headers:
-        """The headers of the request as they are sent."""
+        """The headers in the bytes of this request, as (name, value) pairs in their order."""
         lines = (line.decode("latin-1").partition(":") for line in self.head.split(b"\r\n")[1:] if line)
         return tuple((name, value.strip()) for name, _, value in lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as a client got it.
+    """An HTTP answer as a client received it.
 
     Attributes:
-        status: The status; 0 = no answer.
-        version: The HTTP version of the status line.
-        headers: The headers, without interim answers'.
-        body: The body without its transfer coding.
+        status: The status code; 0 = no answer.
+        version: The HTTP version in the status line.
+        headers: The headers of the final answer.
+        body: The body, with its transfer coding removed.
         trailers: The trailers after a chunked body.
-        framing: How the end of the body shows: `length`, `chunked`, `close` or `none`.
-        interim: The status of each interim answer before.
-        kept: Whether a second request on the connection was answered.
-        tls: The version, cipher, protocol (ALPN) and certificate of the connection; empty without TLS.
+        framing: What marks the end of the body: `length`, `chunked`, `close` or `none`.
+        interim: The status codes of the interim (1xx) answers that came first.
+        kept: Whether the connection stayed open, so that a second request on it was answered.
+        tls: The version, cipher, protocol (ALPN) and certificate of the connection, by name; empty without TLS.
         error: Why there is no answer, in words.
 
     """
@@ -98,16 +99,21 @@ class Answer:
     error: str = ""
 
     def header(self, name: str) -> str:
-        """Return the values of a header, joined by commas; empty if the answer has none of this name."""
+        """Return the values of a header, joined by `, `; empty if the answer has no such header.
+
+        Args:
+            name: The name of the header in lower case.
+
+        """
         return ", ".join(value for key, value in self.headers if key.lower() == name)
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as a backend received it.
+    """An HTTP request as a backend received it.
 
     Attributes:
-        service: The Service that it was for, as `name:port`.
+        service: The Service whose backend received it, as `name:port`.
         method: The method.
         target: The path and query.
         version: The HTTP version.
@@ -130,7 +136,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request, the answer to it, and what backends received meanwhile."""
+    """A request, the answer that the client got to it, and the requests that backends received in the meantime."""
 
     request: RawRequest
     answer: Answer

@@ -32,17 +32,28 @@ Where a run lacks one, it is unknown and distinguishes no two machines.
 
 
 def select_lasting(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the facts without those that change with a boot of the machine or from moment to moment.
+    """Return the facts of a machine that stay equal over reboots, such as the CPU's name and the kernel's version.
 
-    Two runs are of the same machine only if these facts are equal.
+    Facts that change with a boot or from moment to moment (`boot_id`, `cpu_mhz`) are left out. Two runs were on one
+    machine only if all lasting facts are equal.
+
+    Args:
+        facts: The facts of a machine: name → value.
+
     """
     return {name: value for name, value in facts.items() if name not in EVERY_BOOT}
 
 
 def list_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
-    """Return the names of the lasting facts that differ between two runs.
+    """Return the names of the facts in which the machines of two runs differ.
 
-    A fact in `ADDED` counts only where both runs recorded it.
+    Facts that change with a boot are ignored. A fact that older runs did not record (`ADDED`) counts only if both runs
+    have it.
+
+    Args:
+        first: The facts of one run: name → value.
+        second: The facts of the other run.
+
     """
     names = dict.fromkeys([*select_lasting(first), *select_lasting(second)])
     comparable = [name for name in names if name not in ADDED or (name in first and name in second)]
@@ -50,7 +61,10 @@ def list_differences(first: Mapping[str, str], second: Mapping[str, str]) -> lis
 
 
 def read_machine_facts() -> dict[str, str]:
-    """Return the facts of this machine: CPU, memory, kernel, hypervisor, limits and the lab's tools."""
+    """Return the facts of this machine, name → value: CPU, memory, kernel, limits, and versions of Python packages.
+
+    A fact that cannot be read has the value `not visible`.
+    """
     cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
     facts = {
         "cpu": cpu,
@@ -74,9 +88,10 @@ def read_machine_facts() -> dict[str, str]:
 
 
 def _processor() -> dict[str, str]:
-    """Return facts that distinguish processors of one name (`AMD EPYC`): model, stepping, clock, caches, siblings.
+    """Return facts that distinguish processors with equal marketing names (`AMD EPYC`): name → value.
 
-    `cpu_siblings` has the CPUs of each core, cores separated by `;`: `0-1; 2-3` where two CPUs share one core.
+    The names are `cpu_model`, `cpu_stepping`, `cpu_mhz`, `cpu_caches` and `cpu_siblings`. The last one lists the CPUs
+    of each core: `0-1; 2-3` means that two CPUs share each core.
     """
     vendor, family, model = (_field("/proc/cpuinfo", name) for name in ("vendor_id", "cpu family", "model"))
     caches = sorted(CPUS.glob("cpu0/cache/index[0-9]*"))
@@ -98,7 +113,12 @@ def _processor() -> dict[str, str]:
 
 
 def _cache(folder: Path) -> str:
-    """Return level, kind and size of a cache of the first CPU: `L1d 32K`, `L3 32768K`."""
+    """Return the level, kind and size of one CPU cache as text, such as `L1d 32K` or `L3 32768K`.
+
+    Args:
+        folder: The cache's folder below /sys/devices/system/cpu/cpu0.
+
+    """
     level, kind, size = (read_text_if_readable(folder / name).strip() for name in ("level", "type", "size"))
     return f"L{level}{KINDS.get(kind, '')} {size}"
 

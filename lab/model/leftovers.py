@@ -86,11 +86,11 @@ One follows where earlier loads left too much, one more where the warm-up on the
 
 
 class PortsTaken(NamedTuple):
-    """The place and destination whose TIME_WAIT sockets take the largest share of the local ports.
+    """The TIME_WAIT sockets towards one destination, in relation to the local ports of the place that they are in.
 
     Attributes:
-        place: The network namespace or pod, named by its role.
-        destination: The address and port of the sockets' other end; `any` where destinations were not distinguished.
+        place: The network namespace or pod, named by its role, such as "proxy".
+        destination: The address and port of the sockets' other end; `any` if destinations were not distinguished.
         sockets: The number of TIME_WAIT sockets.
         ports: The number of local ports that the place can use; 0 = unknown.
 
@@ -103,7 +103,7 @@ class PortsTaken(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The share of a place's local ports that the TIME_WAIT sockets take; 0 for an unknown number of ports."""
+        """The fraction of the place's local ports that the TIME_WAIT sockets take; 0 if the number of ports is unknown."""
         return self.sockets / self.ports if self.ports else 0.0
 
     def __str__(self) -> str:
@@ -112,10 +112,10 @@ class PortsTaken(NamedTuple):
 
 
 def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
-    """Return the place and destination whose TIME_WAIT sockets take the largest share of the ports.
+    """Return the place and destination for which TIME_WAIT sockets take the largest share of the local ports.
 
     Args:
-        leftovers: The state to judge.
+        leftovers: The state of a system after earlier loads.
         since: An earlier state, whose sockets are subtracted; None = all sockets count.
 
     """
@@ -129,18 +129,29 @@ def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> Po
 
 
 def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> bool:
-    """Return whether TIME_WAIT sockets (without those of `since`) take `PORT_SHARE` of some place's ports or more."""
+    """Return whether, anywhere in the system, TIME_WAIT sockets take 5 % (`PORT_SHARE`) or more of the local ports.
+
+    Args:
+        leftovers: The state of a system after earlier loads.
+        since: An earlier state, whose sockets are subtracted; None = all sockets count.
+
+    """
     return find_taken_ports(leftovers, since).share >= PORT_SHARE
 
 
 def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
-    """Return a sentence for each bound that leftovers of earlier loads exceed before a warm-up; empty for none.
+    """Return why a system is not yet fit for the next load: one sentence for each limit that leftovers exceed.
 
-    An unknown value exceeds no bound.
+    The limits are on TIME_WAIT sockets, open connections, connections that wait to be accepted, and old workers. An
+    unknown value exceeds no limit.
 
     Args:
-        leftovers: The state before the warm-up.
-        first: The state after the bring-up or the last reload; None where `leftovers` is that state.
+        leftovers: The state before the next warm-up.
+        first: The state after the system's start or last reload, for the usual number of open connections. None where
+            `leftovers` is that state.
+
+    Returns:
+        The sentences; an empty list if the system is fit.
 
     """
     faults: list[str] = []

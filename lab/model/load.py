@@ -41,32 +41,35 @@ class GeneratorLoad:
     """The load that a generator makes, in one process or several.
 
     Attributes:
-        url: The URL with the page's path. Names in it resolve on the client's side. With `shards` it is that of the first shard.
-        host: The host that requests name.
+        url: The URL with the page's path. Its host name resolves on the client's side. With `shards` it is that of the
+            first one.
+        host: The Host header of requests.
         connections: The number of connections, kept open or in use at once.
         duration_s: How long to load, in seconds.
-        rate_rps: The offered requests per second; None means closed loop.
+        rate_rps: The offered requests per second; None means closed loop (as fast as answers come).
         threads: The number of threads of the generator.
-        requests: The number of requests that ends the run instead of `duration_s` (hey); None = the run ends by time.
+        requests: The number of requests that ends the run instead of `duration_s` (only hey); None = the run ends by
+            time.
         keepalive: False opens a new connection for every request.
-        timeout_s: A response later than this counts as an error of kind `timeout`, not as a latency.
+        timeout_s: The time in seconds after which a request without an answer counts as an error of kind `timeout`.
         hosts: All hosts that requests are spread over evenly, `host` first. Their names resolve on the client's side.
         sni_per_host: Whether each host needs separate connections, with its name in the TLS handshake.
-        shards: The proxies to load where the hosts are split over several.
+        shards: The proxies to load, where several proxies share the hosts.
         gzip: Whether to accept a response that is compressed with gzip.
         brotli: Whether to accept a response that is compressed with brotli.
-        forwarded: Whether requests have the headers that a proxy in front would add.
-        answers: The statuses that are right; empty = 2xx, or for wrk and wrk2, which see no redirects, all below 400.
+        forwarded: Whether requests have the headers that a proxy in front would add (`X-Forwarded-For`, …).
+        answers: The status codes that are right. Empty = 2xx; for wrk and wrk2, which see no redirects, all below 400.
         resumption: Whether new TLS connections must resume a session (True) or must not (False); None = either.
-        generators: The number of processes that make the load together, each its part of the connections and the rate.
+        generators: The number of generator processes, each with its part of the connections and of the rate.
         logged: Whether every request is recorded for `Generator.requests`; only generators with `logs_requests` can.
-        timed: Whether the latencies are needed. They are not where the generator is paused between time slices, and wrk then omits them.
-        protocol: The only protocol that is spoken to the proxy.
+        timed: Whether latencies are needed. They are not if the generator is paused between time slices; wrk then omits
+            them.
+        protocol: The only protocol that the client speaks to the proxy: `h1` or `h2`.
         streams: The number of requests at once on each connection, for HTTP/2 only.
-        traffic: The mix of requests, in place of the path in `url`; None = one page.
-        every_s: The seconds between two events of a stream; None: the load has no streams of events.
+        traffic: A mix of requests that replaces the path in `url`; None = one page.
+        every_s: The seconds between two events of a stream of Server-Sent Events; None = the load has no such streams.
         event_bytes: The bytes of padding in each event.
-        held_s: The seconds for which the backend holds each event after its send time.
+        held_s: The seconds for which the backend holds each event after its send time: a known delay.
 
     """
 
@@ -99,27 +102,29 @@ class GeneratorLoad:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of every request of this load, without Host."""
+        """The headers that every request of this load has, by name, without Host."""
         coding = "gzip" if self.gzip else "br" if self.brotli else ""
         return {**({"Accept-Encoding": coding} if coding else {}), **(FORWARDED if self.forwarded else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """The part of a generator's report that is about streams of events; delays are in `GeneratorResult.latency`.
+    """The part of a generator's report that is about streams of Server-Sent Events.
+
+    The delays of the events are in `GeneratorResult.latency`.
 
     Attributes:
-        asked: The number of streams.
-        refused: Streams that were not opened: no connection, or another status than 200.
-        cut: Streams that ended before their last event.
+        asked: The number of streams that the generator tried to open.
+        refused: The number of streams that were not opened: no connection, or a status other than 200.
+        cut: The number of streams that ended before their last event.
         began_s: When the generator began, in seconds since the epoch.
-        ended_s: When it ended, in seconds since the epoch.
-        coalesced: Events that arrived within 1 ms of the event before them on their stream.
-        sent_sum: The sum of all events' send times in µs, each modulo 1000 s, as the backend adds them up.
-        first_s: From the opening of each stream to its first event, of the streams that had one.
-        gap_s: The longest time between two events of a stream; 0 without two.
-        cut_s: The shortest time from a stream's opening until it was cut; None where none was.
-        cut_idle_s: The shortest time without an event until a stream was cut; None where none was.
+        ended_s: When the generator ended, in seconds since the epoch.
+        coalesced: The number of events that arrived within 1 ms of the previous event on their stream.
+        sent_sum: The sum of all events' send times in µs, each modulo 1000 s. The backend computes that sum, too.
+        first_s: The seconds from the opening of a stream to its first event, for each stream that had one.
+        gap_s: The longest time between two events of a stream, in seconds; 0 if no stream had two events.
+        cut_s: The shortest time from a stream's opening until it was cut, in seconds; None if none was cut.
+        cut_idle_s: The shortest time without an event before a stream was cut, in seconds; None if none was cut.
 
     """
 
@@ -138,28 +143,32 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorResult:
-    """The report of a generator, in seconds and bytes.
+    """The report of a load generator about one load, in seconds and bytes.
 
     Attributes:
-        requests: The requests that were answered, with any status.
-        duration_s: The length of the run, with the wait for the last answers.
-        latency: The latencies, counted from when a request was due or sent, as the generator's `latency_from` states. Empty, with `timed`
-            False, where they were not needed and not reported.
-        recorded_s: The part of the run that `latency` covers.
-        errors: The number of failures by kind. `status` = answered, but not as expected: part of `requests`; the other kinds are not.
-        dropped: The requests that were due and never sent.
+        requests: The number of requests that were answered, with any status.
+        duration_s: The length of the load, with the wait for the last answers.
+        latency: The latencies. They are counted from when a request was due or from when it was sent, as the
+            generator's `latency_from` states. Empty where latencies were not requested (`timed` is False).
+        recorded_s: The part of the load for which `latency` has the latencies.
+        errors: The number of failures by kind. Failures of the kind `status` were answered with a wrong status, and are
+            part of `requests`; failures of all other kinds are not.
+        dropped: The number of requests that were due and never sent.
         size_bytes: The bytes that were read, as they came (not decompressed).
         size_includes_headers: Whether `size_bytes` includes headers and chunk sizes.
         size_includes_tls: Whether `size_bytes` includes TLS records and handshakes.
-        service: The times since sending, where the generator reports both.
+        service: The times from sending to the answer, if the generator reports them in addition to `latency`.
         notes: Remarks on the numbers, for people.
-        scheduled_s: How long requests fell due, where that is the tool's measure of a rate (see `achieved_rps`); None otherwise.
-        least_due: The smallest number of requests that fell due, where each connection has a schedule to itself and the requested rate
-            cannot be met to the last request; None = rate × time.
-        uncalibrated: Whether the latencies include a start-up that they should have left out, so that they must not count.
+        scheduled_s: The time during which requests fell due, for generators whose rate refers to it (see
+            `achieved_rps`); otherwise None.
+        least_due: The smallest number of requests that must have fallen due. It is for generators with a schedule per
+            connection, which miss rate × time by a few requests; None = rate × time.
+        uncalibrated: Whether the latencies include a start-up phase that should have been left out; then they do not
+            count.
         timed: Whether latencies were reported.
-        parts: The reports of the single generators, where several made the load.
-        streams: The report on streams of events, where the load has them: then `requests` counts events, and `latency` has their delays.
+        parts: The reports of the single generators, if several made the load.
+        streams: The report on streams of events, if the load has them. Then `requests` counts events, and `latency` has
+            their delays.
 
     """
 
@@ -183,38 +192,47 @@ class GeneratorResult:
 
     @property
     def achieved_rps(self) -> float:
-        """The requests that a load had answered per second of its schedule, or of the run without a schedule.
+        """The requests answered per second, over the time during which requests fell due.
 
-        A slow last answer in an open loop (a load at an offered rate) counts as latency. It does not change the rate at which requests
-        were sent.
+        Generators without such a schedule use the whole length of the load. The distinction matters at an offered rate:
+        a slow last answer counts as latency, and does not lower the rate at which requests were sent.
         """
         over_s = self.duration_s if self.scheduled_s is None else self.scheduled_s
         return self.requests / over_s if over_s > 0 else 0.0
 
     @property
     def histograms(self) -> dict[str, Histogram]:
-        """The latency histograms of a generator's report, by series: `latency`, and `service` if reported."""
+        """The latency histograms in this report, by series: `latency` and, if the generator reports it, `service`.
+
+        `service` is counted from when a request was sent, `latency` possibly from when it was due.
+        """
         return {"latency": self.latency} | ({"service": self.service} if self.service is not None else {})
 
 
 def expect(held: object, fault: str) -> None:
-    """Raise OutputError with the message `fault` unless the condition `held` is true."""
+    """Raise an OutputError if a condition is not met.
+
+    Args:
+        held: The condition, any value that can be true or false.
+        fault: The message of the error.
+
+    """
     if not held:
         raise OutputError(fault)
 
 
 def first_broken(*rules: tuple[bool, str]) -> str | None:
-    """Return the message of the first broken rule; None where all are kept.
+    """Return the message of the first rule that is broken; None if none is.
 
     Args:
-        rules: Pairs of whether the rule is broken, and the message.
+        rules: Pairs of whether a rule is broken, and the message for it.
 
     """
     return next((message for broken, message in rules if broken), None)
 
 
 class OutputError(Exception):
-    """The error of an output that is not what the generator prints: truncated, garbage, or a run that did not happen.
+    """The error that a generator printed something other than its usual output, or measured nothing.
 
-    Its message states what was expected, and quotes the output that came instead.
+    The message states what was expected, and quotes the output.
     """

@@ -39,31 +39,31 @@ OfHistogram = Callable[["Histogram"], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric: its names, its unit, how it is read from a sample, and how two arms are compared in it.
+    """A metric: its names, its unit, how it is read from a sample, and how two variants are compared in it.
 
     Attributes:
         title: The name in sentences.
-        unit: The unit that numbers are shown in; empty for counts.
-        better: The direction that is better: less or more of it, or neither.
-        decimals: The most decimals of a `difference`; other metrics have three significant digits.
-        scale: The size of one `unit` in the number's internal unit (seconds, bytes).
-        kind: How two arms are compared: by ratio, for steady loads; by difference, for the outcome of a disruption or of streams of
-            events, which may be 0; or only where a claim or a figure requests it.
+        unit: The unit in which numbers are shown; empty for counts.
+        better: Which direction is better: "less", "more" or "neither".
+        decimals: The largest number of decimals of a `difference`; other metrics have three significant digits.
+        scale: The size of one `unit` in the unit that the lab computes in (seconds, bytes): 1e-3 for ms.
+        kind: How two variants are compared: by "ratio" (steady loads); by "difference" (outcomes of disruptions and of
+            streams of events, which may be 0); "claim" = only where a published claim or a figure needs it.
         label: The name in tables; empty = the title.
         heading: The heading of its column.
-        column: Its position in the table of steady loads; 0 = none.
+        column: The position of its column in the table of steady loads; 0 = no column.
         primary: Whether it can be a variant's primary metric.
         sample: The function that reads it from a sample.
-        histogram: The function that reads it from a histogram; its absolute value is then that of all blocks' merged histograms. Without
-            `sample` and `histogram`, the outcome of a disruption is in `Sample.outcome` by the metric's name, and
-            `lab.analysis.evidence` reads what a claim requests.
-        seen: The source of a difference, which limits its resolution. `requests`: the distance between two requests. `both`: also the
-            largest difference between the clocks of generator and events. `delays`: 1 ms, to which a known delay of an event is
-            measured (`DELAY_RESOLUTION_S`). `events` (and counts) have no such limit.
-        detail: Whether a difference is a part of the number above it.
-        always: Whether a difference is shown even where it is 0 everywhere.
-        idle: Whether a system has the difference without a disruption too. It is then shown only where the disruption moved it away from
-            its value in the control run.
+        histogram: The function that reads it from a latency histogram. Its absolute value is read from the merged
+            histogram of all samples. A metric without `sample` and `histogram` is found elsewhere: an outcome in
+            `Sample.outcome` by the metric's name, a claim's metric in `lab.analysis.evidence`.
+        seen: What limits the resolution of a difference. `requests`: the distance between two requests. `both`: that
+            distance and the uncertainty between the clocks of generator and events. `delays`: 1 ms
+            (`DELAY_RESOLUTION_S`). `events`: nothing.
+        detail: Whether the metric is a part of the metric in the row above it.
+        always: Whether a difference is shown even if it is 0 for all variants.
+        idle: Whether the metric also differs from 0 without a disruption. It is then shown only if the disruption
+            changed it.
 
     """
 
@@ -86,14 +86,14 @@ class Metric:
 
     @property
     def ratio(self) -> bool:
-        """True if two arms are compared by their ratio in this metric, as rates and latencies of steady loads are."""
+        """True if two variants are compared by their ratio in this metric, as rates and latencies of steady loads are."""
         return self.kind == "ratio"
 
     @property
     def cost(self) -> bool:
-        """True if this metric is the cost of a request, in µs of CPU time.
+        """True if this metric is the CPU time per request, in µs.
 
-        An effect on a cost is also shown as a time, because the same percentage of another absolute value is another time.
+        An effect on it is also shown as a time, because a percentage alone does not show how much time it is.
         """
         return self.ratio and self.unit == "µs"
 
@@ -101,18 +101,22 @@ class Metric:
     def latency(self) -> bool:
         """True if this metric is read from the latency histogram of a load.
 
-        In a closed loop (a load without an offered rate) latencies follow from the throughput.
+        In a closed loop (a load that sends as fast as answers come) latencies follow from the throughput, so they show
+        nothing new.
         """
         return self.histogram is not None
 
     @property
     def short(self) -> str:
-        """The name of this metric in a table's cell: its label, or its title where it has no label."""
+        """The name of this metric in a table's cell: its short label, or its title if it has no label."""
         return self.label or self.title
 
     @property
     def own_unit(self) -> str:
-        """The unit of this metric's numbers inside the lab: s, bytes, bytes/s, share, or the displayed unit."""
+        """The unit in which the lab computes this metric: `s`, `bytes`, `bytes/s`, `share`, or else the displayed unit.
+
+        A metric displayed in ms is computed in `s`, one displayed in % as a `share` (0.05).
+        """
         if self.unit in ("s", "ms", "µs"):
             return "s"
         if self.unit in ("kB", "MB", "MB/s"):
@@ -120,10 +124,11 @@ class Metric:
         return "share" if self.unit == "%" else self.unit
 
     def read(self, sample: Sample, histogram: Histogram | None) -> float | None:
-        """Return the metric's value from a sample and its histogram.
+        """Return the metric's value from a sample and the sample's latency histogram.
 
         Returns:
-            None where it is unknown, where too few requests lie beyond a percentile, and for metrics without `sample` and `histogram`.
+            The value in the unit that the lab computes in (`own_unit`). None if it is unknown, if too few requests lie
+            beyond a percentile, or if the metric is not read from samples.
 
         """
         if self.histogram is not None:
@@ -131,11 +136,11 @@ class Metric:
         return self.sample(sample) if self.sample is not None else None
 
     def text(self, value: float | None, signed: bool = False) -> str:
-        """Return a number without its unit: 29.8, 2,981, 3.5 (a median of counts); – for None.
+        """Format a value without its unit: `29.8`, `2,981`; a median of counts as `3.5`; None as `–`.
 
         Args:
-            value: The number in its internal unit.
-            signed: Whether a difference has a true sign.
+            value: The value in the unit that the lab computes in (`own_unit`); None = unknown.
+            signed: Whether a positive difference gets a `+`; a negative one always has its sign.
 
         """
         if value is None:
@@ -153,13 +158,13 @@ class Metric:
         return f"{'−' if value < 0 else '+' if signed else ''}{text}"
 
     def coarse(self, value: float, count: int = 2) -> str:
-        """Return a value of this metric rounded to few digits, without its unit: 30, 3,000.
+        """Format a value of this metric with few digits and without its unit: `30`, `3,000`.
 
-        A metric that counts things keeps a whole number below 100 as it is. A latency at the upper end of the histogram's range
-        (120 s) gets a ≥ in front, because longer latencies count there, too.
+        A whole number below 100 of a metric that counts things stays exact. A latency at the upper end of the
+        histogram's range (120 s) gets a `≥` in front, because longer latencies count there, too.
 
         Args:
-            value: The number in its internal unit.
+            value: The value in the unit that the lab computes in (`own_unit`).
             count: The number of significant digits.
 
         """
@@ -169,33 +174,57 @@ class Metric:
         return f"{bound}{format_significant(value / self.scale, count)}".replace("-", "−")
 
     def with_unit(self, value: float | None, signed: bool = False) -> str:
-        """Return a number with its unit: `29.8 s`. The arguments are those of `text`."""
+        """Format a value with its unit: `29.8 s`.
+
+        Args:
+            value: The value in the unit that the lab computes in (`own_unit`); None = unknown.
+            signed: Whether a positive difference gets a `+`.
+
+        """
         return f"{self.text(value, signed)} {self.unit}".rstrip()
 
     # -- effects: log-ratios, or differences in the number's internal unit -------------------------------------
 
     def size(self, effect: float | None) -> str:
-        """Return the size of an effect, of the A/A noise floor or of a bound as text: `3.2 %`, `0.21 s`."""
+        """Format the size of an effect without its sign: `3.2 %`, `0.21 s`.
+
+        The function also formats bounds and noise floors.
+
+        Args:
+            effect: The effect: a log-ratio for metrics compared by ratio, else a difference; None = unknown.
+
+        """
         return format_size(effect) if self.ratio and effect is not None else self.with_unit(effect)
 
     def change(self, effect: float | None) -> str:
-        """Return an effect with its sign as text: `−8.2 %`, `−29.6 s`."""
+        """Format an effect with its sign: `−8.2 %`, `−29.6 s`.
+
+        Args:
+            effect: The effect: a log-ratio for metrics compared by ratio, else a difference; None = unknown.
+
+        """
         return (
             f"{format_percent(effect)} %" if self.ratio and effect is not None else self.with_unit(effect, signed=True)
         )
 
     def time(self, effect: float, level: float | None) -> str:
-        """Return an effect on a cost as a time: ` = −1.4 µs`; empty for any other metric.
+        """Format an effect on the CPU time per request as a time: ` = −1.4 µs`; empty text for any other metric.
 
         Args:
             effect: The effect as a log-ratio.
-            level: The absolute value of the baseline in seconds; None = unknown, and the text is empty.
+            level: The baseline's CPU time per request in seconds; None = unknown: the text is empty.
 
         """
         return f" = {format_micros(level * expm1(effect))} µs" if self.cost and level is not None else ""
 
     def ends(self, low: float | None, high: float | None) -> str:
-        """Return the interval of an effect as text: ` [−9.1, −7.3]`; empty without one."""
+        """Format the interval of an effect: ` [−9.1, −7.3]`; empty text if there is no interval.
+
+        Args:
+            low: The lower end: a log-ratio for metrics compared by ratio, else a difference; None = no interval.
+            high: The upper end.
+
+        """
         if self.ratio or low is None or high is None:
             return format_interval(low, high)
         return f" [{self.text(low, signed=True)}, {self.text(high, signed=True)}]"
@@ -217,32 +246,37 @@ WINDOWED = ("p50", "p99")
 
 
 def quantile(share: float) -> OfHistogram:
-    """Return a function that reads the percentile of this share (0 to 1) from a histogram."""
+    """Return a function that reads a percentile from a latency histogram.
+
+    Args:
+        share: The percentile as a fraction: 0.99 for p99.
+
+    """
     return lambda histogram: histogram.quantile_s(share)
 
 
 def read_spread(histogram: Histogram) -> float | None:
-    """Return p99 as a multiple of p50; None where too few requests lie beyond p99."""
+    """Return p99 divided by p50 of a latency histogram; None if too few requests lie beyond p99."""
     median, high = (histogram.quantile_s(share) for share in (0.5, 0.99))
     return high / median if median and high is not None else None
 
 
 def memory_bytes(sample: Sample) -> float | None:
-    """Return the peak memory of the proxy, or of the backend where there is no proxy; None where unknown."""
+    """Return the peak memory of the proxy in bytes, or of the backend in a system without a proxy; None if unknown."""
     usage = sample.usage.get("proxy") or sample.usage.get("backend")
     return float(usage.rss_bytes) if usage else None
 
 
 def control_memory_bytes(sample: Sample) -> float | None:
-    """Return the memory of a controller's processes, where they are counted separately from the proxy's."""
+    """Return the memory of a controller's processes in bytes; None if they are not counted separately from the proxy's."""
     usage = sample.usage.get("control")
     return float(usage.rss_bytes) if usage else None
 
 
 def failed_share(sample: Sample) -> float | None:
-    """Return the share of requests that were not answered as they should be.
+    """Return the fraction of requests that failed or had a wrong status; None if there were no requests.
 
-    At steady loads it follows from the generator's counts.
+    For a load without disruption it follows from the generator's counts, otherwise from the sample's outcome.
     """
     if sample.outcome:
         return outcome_ratio("failed", "requests")(sample)
@@ -252,11 +286,13 @@ def failed_share(sample: Sample) -> float | None:
 
 
 def outcome_ratio(over: str, under: str) -> OfSample:
-    """Return a function that reads the ratio of two values in `Sample.outcome`, the outcome of a disruption.
+    """Return a function that divides one value in `Sample.outcome` (the results of a disruption) by another.
+
+    The returned function returns None if a value is unknown or the divisor is 0.
 
     Args:
-        over: The key of the numerator.
-        under: The key of the denominator; the function returns None where it is 0 or unknown.
+        over: The key of the numerator, such as `failed`.
+        under: The key of the denominator, such as `requests`.
 
     """
 
@@ -268,36 +304,48 @@ def outcome_ratio(over: str, under: str) -> OfSample:
 
 
 def refused_share(sample: Sample) -> float | None:
-    """Return the share of large bodies that were refused with 413; None without a transfer."""
+    """Return the fraction of large uploads and downloads that were refused with status 413; None if there were none."""
     counts = [sample.outcome.get(name) for name in ("transfers", "too_large", "transfers_lost")]
     total = sum(count for count in counts if count is not None)
     return (sample.outcome.get("too_large") or 0.0) / total if total else None
 
 
 def link_share(sample: Sample) -> float | None:
-    """Return how full the shaped link was towards the client, as a fraction; None without a shaped link.
-
-    It is counted as in `lab.model.bottleneck`.
-    """
+    """Return how full the link towards the client was, as a fraction of its limited bandwidth; None without such a limit."""
     mbit, duration_s = sample.point.link_mbit, sample.duration_s
     return sample.counters.get("client/rx_bytes", 0) * 8 / (mbit * 1e6 * duration_s) if mbit and duration_s else None
 
 
 def counted(name: str) -> OfSample:
-    """Return a function that reads a counter's increase over the sample; None where it was not counted."""
+    """Return a function that reads the increase of a counter during a sample; it returns None if that was not counted.
+
+    Args:
+        name: The counter as `role/name`, such as `proxy/ListenOverflows`.
+
+    """
     return lambda sample: float(sample.counters[name]) if name in sample.counters else None
 
 
 def per_good_request(sample: Sample, amount: float | None) -> float | None:
-    """Return an amount per request that was answered as it should be; None for an unknown amount or no requests."""
+    """Divide an amount by the number of requests of a sample that were answered with a right status.
+
+    Returns:
+        The amount per request; None if the amount is unknown or there was no such request.
+
+    """
     good = (sample.requests or 0) - sample.errors.get("status", 0)
     return amount / good if amount is not None and good > 0 else None
 
 
 def counted_per_request(*names: str) -> OfSample:
-    """Return a function that reads the sum of these counters per good answer; None where one was not counted.
+    """Return a function that reads the sum of some counters, divided by the number of good answers.
 
-    The proxy's counters include its connections to both sides. The client's link counts the bytes towards the client, headers included.
+    The returned function returns None if one of the counters was not counted. The proxy's counters cover its
+    connections to clients and to backends. `client/rx_bytes` counts the bytes towards the client, with headers.
+
+    Args:
+        names: The counters as `role/name`, such as `proxy/InSegs`.
+
     """
 
     def read_counters(sample: Sample) -> float | None:
@@ -308,7 +356,7 @@ def counted_per_request(*names: str) -> OfSample:
 
 
 def backend_cpu_per_request(sample: Sample) -> float | None:
-    """Return the CPU seconds of the backend per request that was answered as it should be; None where unknown."""
+    """Return the backend's CPU seconds per request that was answered with a right status; None if unknown."""
     used = sample.usage.get("backend")
     return per_good_request(sample, used.cpu_s if used else None)
 
@@ -504,7 +552,7 @@ Any other name is refused.
 
 
 def list_compared_metrics(point: LoadPoint) -> tuple[str, ...]:
-    """Return the names of the metrics in which arms are compared under this load."""
+    """Return the names of the metrics in which variants are compared under this load."""
     return DIFFERENCES if point.has_outcome else RATIOS
 
 

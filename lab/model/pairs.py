@@ -17,8 +17,9 @@ MAX_IN_FLIGHT = 0.02
 
 
 class Layout(Record):
-    """The planned layout of one pair at one point in one block: which side each arm has, and which side is first.
+    """The planned layout of a pair (two variants measured at once) at one load point in one block (repetition).
 
+    It fixes which side ("left" or "right") each variant has, which side starts first, and how long the time slices are.
     Over the blocks each choice has both values equally often, in randomized order.
     """
 
@@ -29,12 +30,12 @@ class Layout(Record):
 
     @property
     def turned(self) -> Layout:
-        """This layout of a pair as seen from the arm on the other side: only `side` differs."""
+        """A copy of this layout of a pair as seen from the pair's other variant: only the value of `side` is swapped."""
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 
 class Renewed(Record):
-    """A reload that made new workers of a proxy, as it was read back: the processes that began and that ended."""
+    """A reload by which a proxy replaced its worker processes: the processes that began and those that ended."""
 
     began: tuple[int, ...] = Field(description="processes of the proxy that were not there before")
     ended: tuple[int, ...] = Field(description="those that were, and are gone")
@@ -42,7 +43,10 @@ class Renewed(Record):
 
 
 class PairSide(Record):
-    """The part of a sample that describes its side of a pair. Times are seconds, shares are fractions."""
+    """The part of a sample that describes how it was measured as one side of a pair, in seconds and fractions.
+
+    A pair is two arms (variants in a run) that are measured at once. Each arm has a sample.
+    """
 
     against: str = Field(description="the arm on the other side")
     side: Side = Field(description="which of the two places it had")
@@ -76,9 +80,9 @@ WAYS = get_args(Way)
 
 
 class Compared(Record):
-    """The result of one measurement of a variant against the baseline, in one way of measuring (`Way`).
+    """The result of measuring a variant against the baseline once, either solo one after the other or as a pair.
 
-    `log_ratios` has the natural logarithm of variant / baseline for each metric.
+    `log_ratios` has ln(variant / baseline) for each metric, by the metric's name.
     """
 
     round: int

@@ -28,12 +28,15 @@ ArmRole = Literal["variant", "baseline", "again", "reference"]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A variant under the name by which a run measures it; a block may bring it up solo, and again for each pair.
+    """A variant under the name by which a run measures it.
+
+    In one block (a repetition of all arms) an arm may be measured solo, and again in each pair that it is part of.
 
     Attributes:
-        name: The name in the run; it differs from the variant's for the A/A arm.
+        name: The name in the run. It is the variant's name, except for the baseline's second measurement.
         variant: The name of the variant.
-        role: The role in the run.
+        role: "variant", "baseline", "again" (the baseline's second measurement, for the A/A pair) or "reference" (the
+            backend without a proxy).
         baseline: The name of the arm that this one is compared with; None = nothing.
 
     """
@@ -50,7 +53,7 @@ CellKey = tuple[int, str, str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A planned measurement: a solo sample of an arm, or one sample of each side of a pair."""
+    """A planned measurement: either one solo sample of an arm (a variant in a run), or two samples, one per side of a pair."""
 
     order: int
     """The position in the plan, from 1."""
@@ -70,42 +73,47 @@ class Slot:
 
     @property
     def bring_up(self) -> tuple[int, str, str, str]:
-        """The key that planned measurements on one bring-up (one start of a system) share.
+        """The key that is equal for all planned measurements on one start of the system.
 
-        It has the block, the arm, the arm on a pair's other side or empty, and the name of a point with an outcome or empty. A disruption leaves
-        a system changed, and streams of events leave memory that is counted, so such a point has a bring-up to itself.
+        Its parts are the number of the block, the arm (a variant in the run), the other arm of a pair (empty if solo),
+        and a load point's name. The last part is empty for ordinary points, which share one start. A point with a
+        disruption or with streams of events needs a fresh system, so its name is part of the key.
         """
         return self.block, self.arm.name, self.other, self.point.name if self.point.has_outcome else ""
 
     @property
     def other(self) -> str:
-        """The name of the arm on the other side of a planned pair; empty for a solo measurement."""
+        """The name of the arm (a variant in the run) on the pair's other side; empty for a solo measurement."""
         return self.against.name if self.against else ""
 
     @property
     def turned(self) -> Slot:
-        """This planned measurement of a pair as seen from the pair's other side: both arms and the layout swapped."""
+        """The planned measurement of this pair as seen from the other side: the two variants and the layout are swapped."""
         assert self.against is not None and self.layout is not None, "only a pair has two sides"
         return replace(self, arm=self.against, against=self.arm, layout=self.layout.turned)
 
     @property
     def sides(self) -> tuple[Slot, ...]:
-        """The planned measurements (slots) of both sides of a pair, or this slot alone if it is solo."""
+        """This planned measurement as seen from each of its sides: two for a pair, `arm`'s first; one if it is solo."""
         return (self, self.turned) if self.against else (self,)
 
     @property
     def cells(self) -> tuple[CellKey, ...]:
-        """The keys of a slot's measurements: one for a solo slot, two for a pair, first that of `arm`."""
+        """The keys (`CellKey`) of this planned measurement's samples: one if it is solo, two if it is a pair, `arm` first."""
         return tuple(
             (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
         )
 
     def sample_id(self, attempt: int, generation: int = 0) -> str:
-        """Return the id of a sample, which is its folder's name: order, block, arm, point.
+        """Return the id of a sample of this planned measurement, such as `0012-b03-keepalive-closed`; it names a folder.
+
+        The parts are the position in the plan, the block, the arm (a variant in the run) and the load point. A pair's
+        other arm and the numbers of reload and repeat are added where they apply.
 
         Args:
-            attempt: The number of the measurement, from 1; re-measurements count up.
-            generation: How often the block was begun anew.
+            attempt: The number of the attempt, from 1; a repeated measurement counts up.
+            generation: How many times the block (repetition of all measurements) was started again after an
+                interruption; 0 = never.
 
         """
         pair = f"-beside-{self.other}" if self.other else ""
@@ -117,7 +125,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The measurements of a run in order, and the inputs that they were planned from."""
+    """The measurements of a run in their order, and the inputs that they were planned from."""
 
     arms: tuple[Arm, ...]
     points: tuple[LoadPoint, ...]
@@ -127,7 +135,7 @@ class Plan:
 
     @property
     def reloads(self) -> int:
-        """The number of reloads that a plan has between its measurements; both sides of a pair count."""
+        """The number of reloads of proxies between this plan's measurements; a reload of both sides of a pair counts twice."""
         before: dict[tuple[int, str, str, str], Slot] = {}
         count = 0
         for slot in self.slots:
@@ -137,14 +145,14 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        """The number of bring-ups (starts of a system) in a plan; the two sides of a pair count as one."""
+        """The number of starts of a system in this plan; the two sides of a pair, which start together, count as one."""
         return len({slot.bring_up for slot in self.slots})
 
     def lasts_s(self, bring_up_s: float) -> float:
-        """Return the forecast of the run's length in seconds, without repeated measurements.
+        """Return the expected length of the run in seconds, if no measurement must be repeated.
 
         Args:
-            bring_up_s: The seconds of one bring-up.
+            bring_up_s: The seconds of one start of a system.
 
         """
         loads_s = sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
@@ -154,30 +162,32 @@ class Plan:
 
 
 def needs_reload(slot: Slot, before: Slot | None) -> bool:
-    """Return whether the proxy must reload before a slot, so that new worker processes serve it.
+    """Return whether the proxy must reload before a planned measurement, so that new worker processes serve it.
 
-    The first worker generation of a point consists of the workers that are already running.
+    The first measurements at a load point use the workers that are already running. Each further worker generation (the
+    workers after a reload) begins with a reload.
 
     Args:
-        slot: The slot to measure.
-        before: The slot measured before it in its bring-up; None = it is the first.
+        slot: The planned measurement.
+        before: The previous one on that start of the system; None = `slot` is the first.
 
     """
     return slot.reload > 0 and (before is None or slot.reload != before.reload)
 
 
 def list_arms(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:
-    """Return the run's arms in the requested order.
+    """Return the arms (variants under the names by which a run measures them), in the requested order.
 
-    Each baseline is measured with its variants, and a second time under another name (the A/A pair). A variant without
-    a baseline is its baseline itself. A baseline that is also a requested variant is not measured three times.
+    Each baseline is added to its variants, and is measured a second time under another name. Both together are the A/A
+    pair. A variant without a baseline is treated as a baseline. A baseline that was also requested as a variant has
+    only these two measurements.
 
     Args:
-        variants: Pairs of a variant and its baseline (None = it has none).
-        reference: The variant of the direct reference; None = none.
+        variants: Pairs of a variant's name and its baseline's name (None = it has none).
+        reference: The name of the variant without a proxy, for an upper limit; None = none.
 
     Raises:
-        UsageError: A variant has the name of a baseline's second measurement.
+        UsageError: A variant's name is equal to that of a baseline's second measurement (`NAME-again`).
 
     """
     arms: dict[str, Arm] = {}
@@ -204,14 +214,18 @@ ArmAndPoint = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The numbers of a run's blocks in which each arm is measured as a pair and solo (with the machine to itself).
+    """How many of a run's blocks measure each arm as a pair, and how many measure it solo (with the machine to itself).
+
+    A block is one repetition of all arms, an arm is a variant in a run.
 
     Attributes:
-        pairs: The number of blocks in which an arm is paired with its baseline, by arm.
-        points: The points at which pairs are measured.
-        alone: The number of blocks in which an arm is measured solo, by arm and point; absent = all.
-        generations: The number of worker generations that a pair is measured on, by arm and point; absent = as many as the point has.
-        fewer: The number of a pair's blocks in which it is measured at a point, by arm and point; absent = all.
+        pairs: By arm, the number of blocks in which it is paired with its baseline.
+        points: The load points at which pairs are measured.
+        alone: By (arm, point), the number of blocks with a solo measurement; absent = all blocks.
+        generations: By (arm, point), the number of worker generations (workers between two reloads) on which a pair is
+            measured; absent = as many as the point defines.
+        fewer: By (arm, point), the number of blocks in which the arm's pair is measured at this point, if smaller than
+            in `pairs`.
 
     """
 
@@ -225,23 +239,27 @@ class Shape:
 def plan_samples(
     arms: Sequence[Arm], points: Sequence[LoadPoint], blocks: int, seed: int, shape: Shape | None = None
 ) -> Plan:
-    """Plan the measurements of a run as a split plot with randomized, counterbalanced orders.
+    """Plan the measurements of a run in a randomized and balanced order.
 
-    In every block each arm comes up once, in shuffled order. Inside the bring-up every point is measured, but each disrupted point has
-    a bring-up to itself. Solo arms have the same order of points within a block. That order, like the order of each pair, is drawn from
-    Williams squares (`williams_squares`). The worker
-    generations and the repeats of one point follow each other directly: each later point begins on the workers that are already
-    running. The reference arm is measured in the first, the middle and the last block.
+    An arm is a variant in the run. The design is a split plot. In every block (a repetition of all arms) each arm
+    starts once, in random order. All load points are measured on that start, but each disrupted point has a start to
+    itself. Each pair in `shape` is one more start.
 
-    Each pair that a `shape` requests is one more bring-up. Which arm has which side, which side comes up first and which runs first is half
-    and half over its blocks. If a pair is not in all blocks, its blocks are randomized.
+    - Within a block, all solo arms have one order of points. The orders come from Williams squares
+      (`williams_squares`).
+    - The worker generations and the repeats of one point follow each other directly.
+    - The arm without a proxy (the reference) is measured in the first, the middle and the last block only.
+    - Over the blocks of a pair, each arm has each side equally often; likewise which side starts first and which runs
+      first.
+    - A pair that is not in all blocks is in randomly chosen ones.
 
     Args:
         arms: The arms.
         points: The load points.
         blocks: The number of blocks.
-        seed: The seed of all random choices.
-        shape: The content of the blocks; None = every arm solo, at every point of every block.
+        seed: The seed of all random choices; an equal seed gives an equal plan.
+        shape: How many blocks measure each arm as a pair and solo; None = every arm solo, at every point of every
+            block.
 
     """
     shape, rng = shape or Shape(), random.Random(seed)
@@ -294,15 +312,19 @@ def plan_samples(
 def _draw_solo_orders(
     rng: random.Random, names: Sequence[str], measured: Mapping[str, Mapping[int, frozenset[str]]]
 ) -> dict[int, tuple[str, ...]]:
-    """Draw the order of points of all solo arms, by block.
+    """Draw a random order of load points for the solo measurements of each block.
 
-    Blocks in which every arm has the same points are balanced together. Where an arm has only a part of its block's points, `TRIES` orders
-    are drawn, and the one whose first points are most evenly distributed for such arms is used.
+    A block is a repetition of all arms (variants in the run). Blocks in which every arm has an equal set of points are
+    balanced together. In other blocks some arms have only a part of the points. There, `TRIES` orders are drawn, and
+    the one is used in which each point is the first of such an arm most evenly.
 
     Args:
         rng: The source of random numbers.
         names: The names of all points.
-        measured: The points of each arm in each block, by arm and block.
+        measured: The points of each arm in each block: arm → block → points.
+
+    Returns:
+        The order of points by the block's number.
 
     """
     groups: dict[tuple[frozenset[str], ...], list[int]] = {}
@@ -324,11 +346,13 @@ def _draw_solo_orders(
 
 
 def _unevenness(orders: Sequence[Sequence[str]], names: frozenset[str]) -> int:
-    """Return how unevenly the first place is distributed among some points: the largest count less the smallest.
+    """Return how unevenly some load points take the first position over several orders; 0 = each is first equally often.
+
+    The result is the largest number of orders in which one of the points is first, less the smallest.
 
     Args:
         orders: The orders of points.
-        names: The points that count; all others in an order are skipped.
+        names: The points that count; all others are left out of the orders first.
 
     """
     firsts = Counter(next(name for name in order if name in names) for order in orders)
@@ -342,16 +366,20 @@ def _draw_pair_orders(
     solo: Mapping[int, Sequence[str]],
     measured: Mapping[int, frozenset[str]],
 ) -> dict[int, tuple[str, ...]]:
-    """Draw the order of a pair's points, by block.
+    """Draw a random order of load points for one pair in each of its blocks (repetitions).
 
-    Together with the solo samples of its arm, each point is first equally often.
+    A pair is two arms (variants in the run) that are measured at once. The solo measurements of its arm are taken into
+    account: over both, each point is the first one equally often.
 
     Args:
         rng: The source of random numbers.
         names: The names of all points.
         layouts: The layout of the pair, by block and point.
-        solo: The order of all solo samples, by block.
-        measured: The points at which the pair's arm has solo samples, by block.
+        solo: The order of the points of all solo measurements, by block.
+        measured: The points at which the pair's arm is measured solo, by block.
+
+    Returns:
+        The order of points by the block's number.
 
     """
     arm_orders = ([name for name in order if name in measured[block]] for block, order in solo.items())
@@ -370,23 +398,26 @@ def _draw_pair_orders(
 def _draw_layouts(
     rng: random.Random, blocks: int, counts: Mapping[str, int], pair_blocks: int
 ) -> dict[int, dict[str, Layout]]:
-    """Draw the layouts of one pair, by block and point.
+    """Draw the layouts of one pair of variants: which side each has and which side is first, by block and point.
 
-    A layout is the choice which side each arm has, and which side is first. A point may be measured in fewer blocks than the pair has.
-    Then the pair's arm has the left side in half of these blocks and the right side in the other half. The side that comes up first is
-    balanced in the same way, as far as the draws allow.
+    Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. A load point may
+    be measured in only some of the pair's blocks. Then the choice of the side is balanced over these blocks exactly,
+    and which side starts first as well as the draws allow.
 
     Args:
         rng: The source of random numbers.
         blocks: The number of blocks of the run.
-        counts: The number of blocks in which each point is measured.
-        pair_blocks: The number of blocks that have the pair at all.
+        counts: The number of blocks in which each point is measured: point → blocks.
+        pair_blocks: The number of blocks in which the pair is measured.
+
+    Returns:
+        The layouts as block → point → layout.
 
     """
     chosen = sorted(rng.sample(range(1, blocks + 1), min(pair_blocks, blocks)))
 
     def halves(items: Sequence[int]) -> list[bool]:
-        """Return a random flag for each block, half of them True."""
+        """Return a random list with one flag for each item, half of them True."""
         return rng.sample([bool(index % 2) for index in range(len(items))], len(items))
 
     side, first_up = (dict(zip(chosen, halves(chosen), strict=True)) for _ in range(2))
@@ -409,14 +440,21 @@ def _draw_layouts(
 
 
 def williams_squares(size: int) -> list[list[tuple[int, ...]]]:
-    """Return the Latin squares of a Williams design for `size` points: one for an even size, two for an odd one.
+    """Return the Latin squares of a Williams design: orders of `size` load points that are balanced for carry-over effects.
 
-    The leftovers of a load may change what the next point shows. In such a design (Williams 1949, Australian Journal of Scientific
-    Research A 2:149) they affect every point alike, and an effect of the previous point can be separated from the rest. Over all rows each
-    point is in each position equally often, and directly follows each other point equally often.
+    A load may leave something behind that changes the next result. Over all rows of the design, each point is in each
+    position equally often, and directly follows each other point equally often. So such an effect hits all points alike
+    (Williams 1949, Australian Journal of Scientific Research A 2:149).
 
-    The first row is 0, 1, n-1, 2, n-2, ...; each later row adds one to it, modulo n. The second square has the rows of the first one
-    backwards.
+    The first row is 0, 1, n-1, 2, n-2, ...; each later row adds one to it, modulo n. An even size needs one such
+    square. An odd one needs a second square, with the rows of the first backwards.
+
+    Args:
+        size: The number of points.
+
+    Returns:
+        The squares; each is a list of rows, and a row holds the numbers of the points from 0.
+
     """
     steps = [(index + 1) // 2 if index % 2 else -(index // 2) for index in range(size)]
     square = [tuple((row + step) % size for step in steps) for row in range(size)]
@@ -426,16 +464,17 @@ def williams_squares(size: int) -> list[list[tuple[int, ...]]]:
 def draw_orders(
     rng: random.Random, names: Sequence[str], count: int, firsts: Mapping[str, int] | None = None
 ) -> list[tuple[str, ...]]:
-    """Draw `count` random orders of the names from Williams designs.
+    """Draw random orders of names that are balanced by Williams designs (`williams_squares`).
 
-    Complete designs come first, as far as they go, then rows of another square. The rows of one square begin with different names, so
-    that the numbers of times that names are first differ by one at most.
+    Complete designs are used as far as they fit into `count`, then single rows of another square. The rows of one
+    square begin with different names. So the numbers of times that names are first differ by one at most.
 
     Args:
         rng: The source of random numbers.
         names: The names.
-        count: The number of orders.
-        firsts: How often each name was first elsewhere. The rows of an incomplete square begin with the names that were first least often.
+        count: The number of orders to return.
+        firsts: How often each name was first in other orders. An incomplete square begins with the names that were
+            first least often.
 
     """
     first_counts, orders = Counter(firsts), list[tuple[str, ...]]()

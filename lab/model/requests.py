@@ -31,16 +31,21 @@ A load begins at a whole millisecond by its log.
 
 
 def good(frame: pl.DataFrame) -> pl.Series:
-    """Return for each request of the table whether it was answered with a 2xx status."""
+    """Return for each row whether the request was answered with a 2xx status.
+
+    Args:
+        frame: The table of requests (`REQUESTS_SCHEMA`).
+
+    """
     return frame.select(((pl.col("error") == "") & pl.col("status").is_between(200, 299)).alias("good"))["good"]
 
 
 def shifted(frame: pl.DataFrame, offset_s: float) -> pl.DataFrame:
-    """Return the table with its times by the lab's clock.
+    """Return the table of requests with all times converted to the lab's clock.
 
     Args:
-        frame: The table, by the generator's clock.
-        offset_s: The seconds by which the generator's clock is ahead of the lab's.
+        frame: The table, with times by the generator machine's clock.
+        offset_s: The seconds by which the generator machine's clock is ahead of the lab's.
 
     """
     return frame.with_columns((pl.col(name) - offset_s) for name in ("due_s", "sent_s", "done_s"))

@@ -25,7 +25,10 @@ K6_OUT = "out"
 
 
 class VariantRecord(Record):
-    """The record of a variant in a run, in addition to its manifests."""
+    """The record of a variant in `run.json`: its name, its settings, its baseline and its primary metric.
+
+    The variant's manifests are stored separately.
+    """
 
     name: str
     title: str
@@ -51,12 +54,12 @@ class VariantRecord(Record):
 
     @classmethod
     def of(cls, variant: Variant, manifests: Path, **changed: Any) -> VariantRecord:
-        """Build the record of a rendered variant for `run.json`.
+        """Build the record of a variant for `run.json`.
 
         Args:
             variant: The variant.
-            manifests: The folder that it was rendered from.
-            changed: Fields whose values replace those of the variant.
+            manifests: The folder of manifests that it was rendered from.
+            changed: Fields of the record whose values replace those of the variant.
 
         """
         fields: dict[str, Any] = {
@@ -79,7 +82,7 @@ class VariantRecord(Record):
 
 
 class NotMeasured(Record):
-    """A requested variant that this machine or target cannot measure: a row of the table without a number."""
+    """A requested variant that cannot be measured on this machine or target, with the reason and a remedy."""
 
     variant: str
     what: str = Field(description="in a word or two: cores, open files, host-wide")
@@ -94,12 +97,12 @@ class NotMeasured(Record):
 
     @property
     def advised(self) -> str:
-        """The text about an unmeasurable variant, with the remedy on a second line if there is one."""
+        """The message that a variant cannot be measured here and why, with the remedy on a second line if there is one."""
         return f"{self}\n  {self.remedy}" if self.remedy else str(self)
 
 
 class RoundTrip(Record):
-    """The content of `roundtrip.json`: the bare network's TCP round trip between client and backend, once per run."""
+    """The content of `roundtrip.json`: the TCP round-trip times between client and backend without a proxy, once per run."""
 
     tool: str | None = None
     version: str | None = None
@@ -112,7 +115,7 @@ class RoundTrip(Record):
 
 
 class KneeSearch(Record):
-    """The settings of a search for the knee (the highest rate within the latency bound), fixed before its start."""
+    """The settings of a search for the knee (the highest rate that keeps a latency bound), fixed before it begins."""
 
     p99_s: float = Field(description="p99 is at most this")
     min_achieved: float = Field(description="achieved / offered is at least this; no errors, no dropped requests")
@@ -123,9 +126,9 @@ class KneeSearch(Record):
 
 
 class AtKnee(Record):
-    """The knee (the highest rate within the latency bound) that the rates of a run's loads were derived from.
+    """The knee (the highest rate that keeps a latency bound) from which the rates of a run's loads were derived.
 
-    The `rate_rps` of such a load is its `of_knee` times this rate.
+    A load with `of_knee = 0.4` is offered at 0.4 × `rate_rps`.
     """
 
     rate_rps: float
@@ -139,7 +142,7 @@ class AtKnee(Record):
 
 
 class ProbeTrial(Record):
-    """The result of a few seconds of load at an offered rate on two sides at once, before the plan was fixed."""
+    """The result of a short trial before a run is planned: whether two systems at once serve an offered rate."""
 
     rate_rps: float = Field(description="of each side")
     achieved_rps: float | None = Field(description="of the slower side; null = nothing was measured")
@@ -150,7 +153,11 @@ class ProbeTrial(Record):
 
 
 class Probe(Record):
-    """The rate that a target sustains at one point for both sides of a pair at once, and what was planned for it."""
+    """The rate that a target can serve at one load point on both sides of a pair at once, and the decision that followed.
+
+    A pair is two variants measured at once, each at the offered rate. `decided` is "as-asked" (that rate), "lowered"
+    (pairs at a lower rate) or "solo" (no pairs).
+    """
 
     point: str = Field(description="as the sweep calls it")
     rate_rps: float = Field(description="that the sweep asks for")
@@ -161,9 +168,10 @@ class Probe(Record):
     why: str = Field(default="", description="why nothing was tried; empty = something was")
 
     def __str__(self) -> str:
-        """Return the decision as a sentence.
+        """Return what was decided about the rate, as a sentence.
 
-        `rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500 req/s`
+        Example: `rate-1000: 1,000 req/s on two sides at once are not carried (412 requests dropped): pairs at 500
+        req/s`
         """
         if self.why:
             return f"{self.point}: {self.why}"
@@ -178,7 +186,7 @@ class Probe(Record):
 
 
 class PairSlot(Layout):
-    """The pair of a slot in `run.json`: the slot's number, the other arm, and the layout."""
+    """The record of a planned pair (two variants at once) in `run.json`: number, other variant, and layout."""
 
     order: int = Field(description="of the slot in the plan, from 1")
     against: str = Field(description="the arm on the other side")
@@ -190,7 +198,10 @@ class PairSlot(Layout):
 
 
 class RunRecord(Record):
-    """The content of `run.json`: everything that is fixed before the first sample, and how the run was resumed."""
+    """The content of `run.json`: everything about a run that is fixed before its first sample.
+
+    In addition, it records when the run was resumed after an interruption.
+    """
 
     schema_version: int = SCHEMA
     id: str
@@ -246,20 +257,31 @@ class RunRecord(Record):
 
     @model_validator(mode="after")
     def _give_points_their_traffic(self) -> RunRecord:
-        """Give the points, which are stored with the digest of their mix of requests, the mix itself."""
+        """Replace the stored digest of a mix of requests in each load point by the mix itself.
+
+        `run.json` has the mix once, in `traffic`, and its load points have only the digest.
+        """
         points = (point.with_traffic(self.traffic if point.traffic == self.traffic else None) for point in self.points)
         self.__dict__["points"] = tuple(points)
         return self
 
     def k6_out(self, point: str) -> str | None:
-        """Return which of k6's outputs is kept for a point's load; None = none."""
+        """Return which output of the load generator k6 is kept for a load point: "summary", "csv" or "json".
+
+        Args:
+            point: The name of the load point.
+
+        Returns:
+            None if no such output is kept.
+
+        """
         return self.generators.get(point, {}).get(K6_OUT)
 
     @property
     def systems(self) -> frozenset[str]:
-        """The names of this run's arms that no knob distinguishes from their baseline.
+        """The names of the arms that are other systems than their baselines: no knob (single setting) distinguishes them.
 
-        Such an arm is another system, and its variant has no setting to apply.
+        The variant of such an arm has no setting that could be applied elsewhere.
         """
         variant_arms = ((arm.name, self.variants[arm.variant]) for arm in self.arms if arm.role == "variant")
         knobs = {name: variant.knobs for name, variant in self.variants.items()}
@@ -271,10 +293,11 @@ class RunRecord(Record):
 
     @property
     def different_systems(self) -> frozenset[str]:
-        """The names of this run's arms that run another system than the arm that they are compared with.
+        """The names of the arms that run another system than the arm that they are compared with.
 
-        The recorded folders of their manifests (`VariantRecord.base`) decide. Older runs have no such record. There a variant is another
-        system if it is not its baseline with added knobs and has no setting to apply.
+        Two arms run different systems if their manifests come from different folders (`VariantRecord.base`). Older runs
+        did not record these folders. There a variant counts as another system if it is not its baseline with added
+        settings, and has no setting that could be applied elsewhere.
         """
         variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
         compared = (
@@ -290,16 +313,16 @@ class RunRecord(Record):
 
     @property
     def solo(self) -> dict[ArmAndPoint, str]:
-        """The reason why solo samples, not pairs, decide a variant's effect in this run, by arm and point.
+        """The places where solo samples decide a variant's effect, (arm, point) → the reason in words.
 
-        Arms and points whose pairs decide are absent. The rules are those of `find_solo_places`.
+        Elsewhere pairs (two variants measured at once) decide. The rules are those of `find_solo_places`.
         """
         variants = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
         return find_solo_places(self.arms, self.points, variants, self.different_systems)
 
     @property
     def designed(self) -> Design:
-        """The design of this run: the recorded one or, in older runs, the one that its slots and variants show."""
+        """The design of this run. In older runs, which do not record it, the design is derived from the plan."""
         if self.design is not None:
             return self.design
         variant_of = {arm.name: self.variants[arm.variant] for arm in self.arms}
@@ -314,7 +337,7 @@ class RunRecord(Record):
         return derive_design(self.plan(), self.solo | unpaired, self.different_systems, **fields)
 
     def plan(self) -> Plan:
-        """Return the plan from the recorded slots and pairs."""
+        """Return the plan of this run (its measurements in order), restored from the record's `slots` and `pairs`."""
         arms = {arm.name: arm for arm in self.arms}
         points = {point.name: point for point in self.points}
         pairs = {pair.order: pair for pair in self.pairs}
@@ -332,14 +355,15 @@ class RunRecord(Record):
     def planned(
         self, blocks: int, seed: int, sides: Sequence[Side], solo: Mapping[ArmAndPoint, str], once: int | None
     ) -> RunRecord:
-        """Return the run with newly planned slots, in pairs where possible.
+        """Return a copy of the run with a newly drawn plan, with pairs (two variants at once) where they are possible.
 
         Args:
-            blocks: The number of blocks.
+            blocks: The number of blocks (repetitions of all measurements).
             seed: The seed of all random choices.
-            sides: The sides that the target has, as in `choose_shape`.
-            solo: The places where solo samples decide, and the reason, as in `choose_shape`.
-            once: The number of blocks of a point with a single worker generation, as in `choose_shape`.
+            sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
+            solo: The reason why solo samples decide, not pairs, by (arm, point).
+            once: The number of blocks for the pairs at a point with a single worker generation (see `choose_shape`);
+                None = all.
 
         """
         unpaired = [name for name, variant in self.variants.items() if variant.unpaired]
@@ -347,7 +371,10 @@ class RunRecord(Record):
         return self.with_plan(plan_samples(self.arms, self.points, blocks, seed, shape))
 
     def with_plan(self, planned: Plan) -> RunRecord:
-        """Return the run with the slots and pairs of a plan, from which the method `plan` restores the plan."""
+        """Return a copy of the run in which the recorded measurements are those of a plan.
+
+        The method `plan` of the copy returns an equal plan.
+        """
         pairs = tuple(
             PairSlot(
                 order=slot.order, against=slot.other, reload=slot.reload, repeat=slot.repeat, **slot.layout.model_dump()
@@ -361,10 +388,10 @@ class RunRecord(Record):
 
 
 def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> bool:
-    """Return whether a variant is another system than its baseline, in runs that do not record their bases.
+    """Return whether a variant runs another system than its baseline, for runs that did not record their manifests' folders.
 
-    The systems are the same if the variant is the baseline with added knobs, or the baseline at another commit. They count as the same,
-    too, if the variant has a setting to apply, or exists only to measure with.
+    It does not if it is the baseline with added settings, or the baseline at another commit. It does not either if it
+    has a setting that could be applied elsewhere, or exists only for measuring.
     """
     if variant.snippet or variant.only_to_measure_by:
         return False
@@ -374,5 +401,5 @@ def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> boo
 
 
 def format_now() -> str:
-    """Return the current time as UTC text in ISO 8601 form, with milliseconds."""
+    """Return the current UTC time in ISO 8601 form with milliseconds: `2026-11-28T09:30:00.123+00:00`."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")

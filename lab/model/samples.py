@@ -23,16 +23,16 @@ TLS_FACTS = ("version", "cipher", "group", "key")
 
 
 class Reason(StrEnum):
-    """The reasons why a sample is invalid; the first that applies, in this order, is recorded.
+    """The reasons why a sample is invalid. If several apply, the first one in this order is recorded.
 
-    Faults of the machine come before what they may have caused (a rate that was not reached).
+    Faults of the machine come before their possible consequences, such as a rate that was not reached.
     """
 
     meaning: str
     """The reason as a sentence."""
 
     def __new__(cls, value: str, meaning: str) -> Self:
-        """Create a reason from the word that samples record and the sentence that explains the word."""
+        """Create a member from the word that samples record and the sentence that explains it."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -83,7 +83,7 @@ class Reason(StrEnum):
 
     @property
     def environmental(self) -> bool:
-        """True if a sample with this reason is invalid because of the machine, so that measuring again can help."""
+        """True if the machine caused the fault that this reason names, so that measuring again may help."""
         return self in {
             Reason.CLOCK_STEP,
             Reason.STEAL,
@@ -95,9 +95,10 @@ class Reason(StrEnum):
 
     @property
     def broken(self) -> bool:
-        """True if a sample with this reason is invalid because the measured system failed to do its work.
+        """True if this reason names a failure of the measured system, such as errors or a wrong answer.
 
-        It is False for faults of the machine and of the generator, and for a system that was too slow for a rate.
+        It is False for faults of the machine and the generator, and for a system that was only too slow for the offered
+        rate.
         """
         return self in {
             Reason.BRING_UP_FAILED,
@@ -111,12 +112,12 @@ class Reason(StrEnum):
 
     @property
     def unserved(self) -> bool:
-        """True if a sample with this reason missed its offered rate: the system or the generator was too slow."""
+        """True if this reason means that the offered rate was missed: the system or the generator was too slow."""
         return self in {Reason.RATE_NOT_ACHIEVED, Reason.DROPPED}
 
 
 class Sample(Record):
-    """The record of one measurement of one arm at one point (`sample.json`), in seconds and bytes."""
+    """The record of one measurement of one arm (a variant in a run) at one load point (`sample.json`), in seconds and bytes."""
 
     schema_version: int = SCHEMA
     id: str
@@ -231,36 +232,36 @@ class Sample(Record):
 
     @property
     def valid(self) -> bool:
-        """True if this sample counts, which is the verdict `valid`."""
+        """True if the verdict of this sample is `valid`, so that its numbers count."""
         return self.verdict == "valid"
 
     @property
     def logged(self) -> bool:
-        """True if the requests and the events of this sample are stored with it, as those of a disrupted load are."""
+        """True if the log of single requests and the log of events are stored with this sample, as for a disrupted load."""
         return self.point.disturbance is not None and bool(self.outcome)
 
     @property
     def change(self) -> Change | None:
-        """The lasting change of rate or CPU time per request that makes this sample invalid; None without one.
+        """The lasting change of rate or CPU time per request that made this sample invalid; None if there is none.
 
-        It is None as well where only the other side of a pair changed, and in a sample that is invalid for another reason.
+        It is also None if only the other side of a pair changed, and if the sample is invalid for another reason.
         """
         return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
     @property
     def untimed(self) -> bool:
-        """True if the generator of this sample was paused between the time slices of a pair.
+        """True if the generator of this sample was paused between the time slices of a pair (two alternating variants).
 
-        The generator's clock, rate and latencies then do not count.
+        In that case the clock, the rate and the latencies that the generator reports do not count.
         """
         return self.pair is not None and self.pair.scheme == "slices"
 
     @property
     def goodput_rps(self) -> float | None:
-        """The requests per second of this sample that were answered as they should be, without wrong statuses.
+        """The requests per second of this sample that were answered with a right status; None if no rate was measured.
 
-        For one side of a pair in time slices, the rate is per second of that side's slices. It is None where too many of the side's answers
-        may have arrived in the other side's slices (`MAX_IN_FLIGHT`), and where no rate was measured.
+        For one side of a pair in time slices, it is the rate within that side's slices. It is None if too many answers
+        may have arrived in the slices of the other side (`MAX_IN_FLIGHT`).
         """
         rate_rps = self.achieved_rps
         if self.pair is not None and self.pair.own_s and self.requests:
@@ -272,9 +273,10 @@ class Sample(Record):
 
     @property
     def cpu_per_request_s(self) -> float | None:
-        """The CPU seconds of the proxy (of the backend where there is no proxy) per request answered as it should be.
+        """The proxy's CPU seconds per request that was answered with a right status; None if unknown.
 
-        The CPU time for failed requests counts as part of the cost of the good ones.
+        Without a proxy it is the backend's CPU time. The CPU time for failed requests is included in the cost of the
+        good ones.
         """
         usage = self.usage.get("proxy") or self.usage.get("backend")
         good = (self.requests or 0) - self.errors.get("status", 0)
@@ -282,9 +284,10 @@ class Sample(Record):
 
 
 def key_of_measurement(item: Slot | Sample) -> CellKey:
-    """Return the key of the measurement of a sample or slot, as `CellKey` describes.
+    """Return the key (`CellKey`) of the measurement that a sample or a planned measurement belongs to.
 
-    For a slot of a pair it is the key of the first side, that of the slot's own arm.
+    The key lets a plan and its samples be matched. For a planned pair (two variants at once) it is the key of the side
+    of `item.arm`.
     """
     if isinstance(item, Slot):
         return item.cells[0]
@@ -294,19 +297,24 @@ def key_of_measurement(item: Slot | Sample) -> CellKey:
 
 
 def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
-    """Return the keys of all measurements of these slots; a slot of a pair has two, one for each side."""
+    """Return the keys (`CellKey`) of all planned measurements; a planned pair has two, one for each side."""
     return {key for slot in slots for key in slot.cells}
 
 
 def belongs_to_block(sample: Sample) -> bool:
-    """Return whether a sample belongs to its block, that is, whether the block was not begun anew after it."""
+    """Return whether a sample still counts in its block (a repetition of all measurements).
+
+    It does not if the block was interrupted and later measured again from its beginning.
+    """
     return sample.reason != Reason.BLOCK_INTERRUPTED
 
 
 def is_settled(sample: Sample) -> bool:
-    """Return whether a measurement needs no repetition: it is valid, cannot be improved, or was tried often enough.
+    """Return whether the measurement of a sample needs no repetition.
 
-    The rates of pairs are low enough for their proxies. If a pair misses its rate, the machine was busy, and it is tried again.
+    This is the case if the sample is valid, if its fault would occur again, or if the measurement was tried often
+    enough (`LoadPoint.attempts`). A pair (two variants at once) that misses its offered rate is tried again: the rates
+    of pairs are low enough for their proxies, so the machine must have been busy.
     """
     reason, pair = sample.reason, sample.pair is not None
     final = reason is not None and not reason.environmental and not (pair and reason.unserved)
@@ -314,9 +322,9 @@ def is_settled(sample: Sample) -> bool:
 
 
 def list_bring_ups_s(samples: Iterable[Sample]) -> list[float]:
-    """Return the seconds of each bring-up (start of a system) that the samples show.
+    """Return the duration of each start of a system, in seconds, as the samples record it.
 
-    The bring-up of a pair counts once, with the seconds of both sides.
+    The two systems of a pair start together: their durations are added up and count as one start.
     """
     ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:

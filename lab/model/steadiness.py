@@ -42,7 +42,7 @@ THROTTLED_SHARE = 0.05
 
 
 class Change(Record):
-    """A lasting change of the rate or of the CPU time per request within one sample."""
+    """A lasting change within one sample, of the rate or of the CPU time per request: when it happened and by how much."""
 
     at_s: float = Field(description="how long the first part lasted, in seconds since the load began")
     rate_before_rps: float
@@ -57,18 +57,19 @@ class Change(Record):
 
     @property
     def dearer(self) -> bool:
-        """True if a request cost more than 1.5 times (`DEARER`) the CPU time after this change as before.
+        """True if a request after this change needed more than 1.5 times (`DEARER`) the CPU time of a request before it.
 
-        That happens when the kernel searches for a free port. The result is False where one of the two costs is unknown.
+        The kernel's search for a free local port has this effect. The result is False if one of the CPU times is
+        unknown.
         """
         before, after = self.cpu_before_s, self.cpu_after_s
         return before is not None and after is not None and after > DEARER * before
 
 
 class Steadiness(Record):
-    """The judgement whether the rate and the CPU time per request of one sample were steady.
+    """The judgement whether the rate and the CPU time per request stayed the way they were during one sample.
 
-    `change` is null where they were, as far as the sample's single seconds can show.
+    `change` is null if no lasting change was found in the values of the single seconds.
     """
 
     source: Source | None = Field(
@@ -81,14 +82,18 @@ class Steadiness(Record):
 def find_cause(
     counters: Mapping[str, int], leftovers: Leftovers | None, requests: int, duration_s: float, dearer: bool
 ) -> Cause | None:
-    """Return the cause of a lasting change, as the counters of the sample show it; None where they show none.
+    """Return the cause of a lasting change within a sample, as far as counters show it.
 
     Args:
-        counters: The increases of the counters, by role/name.
-        leftovers: The state when the load ended; None where it was not recorded.
+        counters: The increase of each counter during the sample, by `role/name` (`proxy/ListenOverflows`).
+        leftovers: The state of the system when the load ended (sockets in TIME_WAIT); None if it was not recorded.
         requests: The number of requests of the sample.
         duration_s: The length of the load in seconds.
-        dearer: Whether requests cost more CPU time after the change (`Change.dearer`).
+        dearer: Whether requests needed more CPU time after the change (`Change.dearer`).
+
+    Returns:
+        "ports" (local ports ran out), "queue" (a full accept queue), "memory" (the memory limit was reached),
+        "cpu-limit" (throttled by the CPU limit), or None if no counter shows a cause.
 
     """
     opens = counters.get(OPENED, 0)

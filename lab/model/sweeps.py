@@ -60,7 +60,10 @@ DISTURBANCE = "what is done to the system meanwhile (lab/disturbances); every re
 
 
 class LoadPoint(Record, strict=True):
-    """A load point: the generator, its load, the duration and the page. `PointSpec` documents the keys of both."""
+    """A load point: the generator, its load, the duration and the page, with single values only.
+
+    `PointSpec` is its form in a sweep's file, where keys may be lists; it documents the keys of both.
+    """
 
     name: str = Field(description="unique in the sweep; part of sample ids")
     generator: str = Field(description="the generator asked for; a stand-in is recorded in the sample")
@@ -108,24 +111,29 @@ class LoadPoint(Record, strict=True):
     )
 
     def with_traffic(self, traffic: Traffic | None) -> LoadPoint:
-        """Return the point with a mix of requests instead of its page, over as many routes as the mix has hosts."""
+        """Return this load point with a mix of requests in place of its page, spread over the hosts of the mix.
+
+        Args:
+            traffic: The mix of requests; None returns the point unchanged.
+
+        """
         if traffic is None:
             return self
         return self.model_copy(update={"traffic": traffic, "page": traffic.page, "routes": traffic.routes})
 
     @property
     def kept_connections(self) -> int:
-        """The number of connections that the load keeps open at most.
+        """The largest number of connections that the load keeps open at once.
 
-        Over TLS a connection is for one host, and each client of a mix requests all hosts.
+        A load with a mix of requests needs separate connections to each of its hosts.
         """
         return self.connections * (int(self.routes) if self.traffic is not None else 1)
 
     def at_rate(self, knee_rps: float) -> LoadPoint:
-        """Return the point with the rate that is its fraction `of_knee` of the given knee.
+        """Return this load point with its rate computed from the knee: `of_knee` × `knee_rps`, in whole requests per second.
 
-        The knee is the highest rate that a proxy serves within the latency bound. The rate is in whole requests per second, because wrk2
-        accepts no others. A point without `of_knee` returns unchanged.
+        The knee is the highest rate that a proxy serves within the latency bound. wrk2 accepts only whole rates. A
+        point without `of_knee` is returned unchanged.
 
         Args:
             knee_rps: The knee in requests per second.
@@ -136,9 +144,10 @@ class LoadPoint(Record, strict=True):
         return self.model_copy(update={"rate_rps": float(max(1, round(self.of_knee * knee_rps)))})
 
     def on_cpus(self, cpus: int | None) -> LoadPoint:
-        """Return the point with the number of threads that a generator on so many CPUs may have.
+        """Return this load point with as many generator threads as there are CPUs for them, at most `threads_at_most`.
 
-        The connections are divisible by that number. A point without `threads_at_most` returns unchanged.
+        If the connections cannot be divided evenly among the threads, there are fewer threads. A point without
+        `threads_at_most` is returned unchanged.
 
         Args:
             cpus: The number of the generator's CPUs; None = unknown, which counts as one.
@@ -151,10 +160,11 @@ class LoadPoint(Record, strict=True):
         return self.model_copy(update={"threads": threads, "threads_at_most": None})
 
     def for_minutes(self) -> LoadPoint:
-        """Return the point as `--sustained` loads it: for `SUSTAINED_S` or longer, without a warm-up, and solo.
+        """Return this load point as the option `--sustained` loads it: for `SUSTAINED_S` or longer, without warm-up, solo.
 
-        There is no warm-up, because the first seconds are part of what is measured. There is no pair, because each side would run for half
-        of the time only. A load that ends by a number of requests, or that is disrupted, returns unchanged.
+        It has no warm-up, because the first seconds are part of what is measured. It is not measured in pairs, because
+        each side of a pair would run only half of the time. A load that ends after a number of requests or has a
+        disruption or streams is returned unchanged.
         """
         if self.requests is not None or self.has_outcome:
             return self
@@ -164,37 +174,46 @@ class LoadPoint(Record, strict=True):
 
     @property
     def scheme(self) -> Scheme:
-        """The way to load the two sides of a pair at this load point: `slices` or `together`.
+        """The way in which the two sides of a pair are loaded at this load point: "slices" or "together".
 
-        Closed loops alternate in time slices. Loads at an offered rate cannot pause, so both sides run at once.
+        In a closed loop the sides alternate in time slices. A load at an offered rate cannot pause, so both sides run
+        at once.
         """
         return "slices" if self.rate_rps is None else "together"
 
     @property
     def concurrent(self) -> bool:
-        """True if both sides of a pair run at the same moment under this load, instead of in alternating slices."""
+        """True if both sides of a pair run simultaneously under this load; False if they alternate or no pair is possible."""
         return self.scheme == "together" and not self.why_alone
 
     def counting(self, blocks: int) -> int:
-        """Return the number of values that a pair's statistics use in so many blocks.
+        """Return the number of values over which the statistics of a pair are computed.
 
-        It is one value per block or, where `singly` is set, one value per worker generation.
+        It is one value per block (a repetition of all measurements). Where `singly` is set, it is one value per worker
+        generation (workers between two reloads).
+
+        Args:
+            blocks: The number of blocks.
+
         """
         return blocks * self.generations if self.singly else blocks
 
     @property
     def shared_cost(self) -> bool:
-        """True if the work of this load lies in what the sides of a pair share: every request opens a connection."""
+        """True if most work of this load is in the kernel's network stack, which both sides of a pair share.
+
+        That is so if every request opens a new connection. A pair then underestimates the cost.
+        """
         return not self.keepalive
 
     @property
     def has_outcome(self) -> bool:
-        """True if what comes of this load is an outcome (`Sample.outcome`): that of a disruption, or streams of events."""
+        """True if this load's results are in `Sample.outcome`: it has a disruption, or it holds streams of events."""
         return self.disturbance is not None or self.every_s is not None
 
     @property
     def why_alone(self) -> str:
-        """The reason why no pair of arms can be measured under this load; empty where one can."""
+        """The reason, in words, why no pair (two variants at once) can be measured under this load; empty if one can."""
         reasons = {
             "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
             "streams are held through one system at a time": self.every_s is not None,
@@ -208,19 +227,24 @@ class LoadPoint(Record, strict=True):
 
     @property
     def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
-        """The key by which disrupted load points share a control run (the same load without the disruption).
+        """The key that is equal for disrupted load points with one common control run (the load without the disruption).
 
-        It consists of the load without name and disruption, and of the state that the disruption's `prepare` sets up.
+        It consists of the load point without name and disruption, and of the key of what the disruption's `prepare`
+        sets up.
         """
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
 
 
 def find_control(points: Iterable[LoadPoint], point: LoadPoint) -> LoadPoint | None:
-    """Return the control run of a disrupted point: the same load without the disruption.
+    """Return the control run of a disrupted load point: the load point with an equal load but no disruption.
+
+    Args:
+        points: The load points to search.
+        point: The disrupted load point.
 
     Returns:
-        None for a point that has no disruption or is a control run itself.
+        None if `point` has no disruption, is a control run itself, or no control run is among `points`.
 
     """
     if point.disturbance is None or point.control:
@@ -229,7 +253,7 @@ def find_control(points: Iterable[LoadPoint], point: LoadPoint) -> LoadPoint | N
 
 
 class PointSpec(Record, strict=True):
-    """A `[[points]]` table as written in the file, which expands to one or more `LoadPoint`s."""
+    """A `[[points]]` table of a sweep's file. Some of its keys may be lists, so it expands to one or more load points."""
 
     name: str = Field(
         pattern=r"^[a-z0-9][a-z0-9.-]{0,39}$",
@@ -350,14 +374,14 @@ class PointSpec(Record, strict=True):
 
     @property
     def pages(self) -> list[str]:
-        """The pages that a `[[points]]` table names, as a list even for a single page."""
+        """The names of the pages that a `[[points]]` table lists, as a list even if the table names a single page."""
         return self.page if isinstance(self.page, list) else [self.page]
 
     @property
     def fault(self) -> str | None:
-        """The fault in the combination of a `[[points]]` table's keys, as `key: fault`; None without one.
+        """The first fault in the combination of this table's keys, such as `page: unknown page 'x'`; None if it has none.
 
-        The limits of a generator are checked by the generator itself.
+        The limits of the single generators are not checked here; each generator checks its limits itself.
         """
         pages = [*PAGES, *(OTHER_PATHS if self.answers else ())]
         unknown = next((page for page in self.pages if page not in pages), None)
@@ -409,7 +433,10 @@ class PointSpec(Record, strict=True):
         )
 
     def fault_under(self, disturbance: Disturbance) -> str | None:
-        """Return the fault of this load in combination with a disruption, as `key: fault`; None without one."""
+        """Return the first fault of this load if it has a certain disruption, as `key: fault`; None if both fit.
+
+        Example: `duration_s: 30 or more, as long as the disturbance may matter`.
+        """
         if not isinstance(self.rate_rps, (int, float)):
             return "rate_rps: a disturbance needs one rate, well below what the proxy can do"
         hanging = SPARE * self.rate_rps * self.timeout_s
@@ -438,7 +465,14 @@ class PointSpec(Record, strict=True):
         )
 
     def fault_with_traffic(self, disturbance: Disturbance | None) -> str | None:
-        """Return the fault of this load in combination with a mix of requests, as `key: fault`; None without one."""
+        """Return the first fault of this load if it requests a mix of requests in place of one page; None if both fit.
+
+        Example: `generator: only k6 makes a mix of requests, not wrk`.
+
+        Args:
+            disturbance: The disruption of the load, which a mix does not allow; None = it has none.
+
+        """
         given = {"page", "routes", "answers", "streams", "generators"} & self.model_fields_set
         return first_broken(
             (self.generator != "k6", f"generator: only k6 makes a mix of requests, not {self.generator}"),
@@ -450,9 +484,10 @@ class PointSpec(Record, strict=True):
         )
 
     def expand(self) -> list[LoadPoint]:
-        """Return a point for every combination of the lists.
+        """Return a load point for every combination of the values that this table's keys list.
 
-        Fields that have the same name in `LoadPoint` and are no lists are copied.
+        Each value of a list is appended to the point's name: `connections = [10, 100]` makes `NAME-c10` and
+        `NAME-c100`.
         """
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
@@ -485,7 +520,10 @@ class PointSpec(Record, strict=True):
 
 
 class SweepForm(Record, strict=True):
-    """A `[forms.NAME]` table: the changes that make another, mostly shorter form of a sweep, called FILE-NAME."""
+    """A `[forms.NAME]` table of a sweep's file: the changes that make another form of the sweep, called FILE-NAME.
+
+    Most forms are shorter than the sweep, with fewer load points or repetitions.
+    """
 
     title: str | None = None
     question: str | None = None
@@ -502,12 +540,12 @@ class SweepForm(Record, strict=True):
     )
 
     def fault(self, points: Collection[str]) -> str | None:
-        """Return the fault of the names in this form, as `key: fault`; None without one.
+        """Return the first unknown name in this form, as `key: fault`; None if all names are known.
 
-        Values are checked when the form's points are made.
+        Values are checked later, when the load points of the form are made.
 
         Args:
-            points: The names of the points in the file.
+            points: The names of the load points in the sweep's file.
 
         """
         for key, names, valid in (
@@ -521,7 +559,11 @@ class SweepForm(Record, strict=True):
 
 
 class Sweep(Record, strict=True):
-    """The content of a sweep file. `blocks` is the default number of blocks; fewer than six give no interval."""
+    """The content of a sweep's file: a named list of load points.
+
+    `blocks` is the default number of blocks (repetitions of all measurements); fewer than six give no confidence
+    interval.
+    """
 
     title: str
     question: str
@@ -571,9 +613,9 @@ class Sweep(Record, strict=True):
         return self
 
     def expanded(self) -> list[LoadPoint]:
-        """Return every load point of the sweep and, for each different disrupted load, a control run.
+        """Return all load points of the sweep, followed by a control run for each different disrupted load.
 
-        A control run is the same load without the disruption.
+        A control run is the load without the disruption. Disrupted points with equal loads share one.
         """
         traffic = self.traffic if self.traffic is not None and self.traffic.requests else None
         points = [
@@ -589,10 +631,10 @@ class Sweep(Record, strict=True):
 
 
 def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the table of a form as if it were a separate file.
+    """Return the table of one form of a sweep, complete as if it were read from a separate file.
 
     Args:
-        table: The table of the file, which is valid as a `Sweep`.
+        table: The table of the sweep's file, which is already checked.
         name: The name of the form.
 
     """
@@ -610,9 +652,13 @@ def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def find_file_of_form(path: Path) -> tuple[Path, str] | None:
-    """Return the file that holds a sweep as one of its forms, and the form's name; None without such a file.
+    """Return the file that defines a sweep as one of its forms, and the form's name; None if no file does.
 
-    The path `lab/sweeps/okd-quick.toml`, which does not exist, gives `lab/sweeps/okd.toml` and "quick".
+    Example: `lab/sweeps/okd-quick.toml` does not exist, so the result is (`lab/sweeps/okd.toml`, "quick").
+
+    Args:
+        path: The path that the sweep would have as a separate file.
+
     """
     parts = path.stem.split("-")
     for cut in reversed(range(1, len(parts))):
@@ -623,7 +669,7 @@ def find_file_of_form(path: Path) -> tuple[Path, str] | None:
 
 
 def sweep_names() -> list[str]:
-    """Return the names of all sweeps in `lab/sweeps/`: those of the files and those of their forms."""
+    """Return the sorted names of all sweeps (lists of loads) in `lab/sweeps/`, including the forms that files define."""
     files = list(FOLDER.glob("*.toml"))
     return sorted(
         [*(path.stem for path in files), *(f"{path.stem}-{form}" for path in files for form in _form_names(path))]
@@ -632,9 +678,9 @@ def sweep_names() -> list[str]:
 
 @cache
 def _form_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the forms (`[forms.NAME]`) in a sweep file; empty for a file that is no TOML.
+    """Return the names of the forms in a sweep's file (its `[forms.NAME]` tables); empty if the file is not valid TOML.
 
-    Such a file is reported when its sweep is read.
+    An invalid file is reported elsewhere, when its sweep is read.
     """
     try:
         forms = tomllib.loads(path.read_text("utf-8")).get("forms", {})

@@ -23,21 +23,24 @@ if TYPE_CHECKING:
 
 
 class Watch(AbstractContextManager["Watch"], Protocol):
-    """A context manager around a measurement that observes the system at both ends and in between."""
+    """A context manager around a measurement that observes the CPU, memory and counters of a system."""
 
     def observation(self) -> Observation:
-        """Return what was observed between both ends; call it after the context only."""
+        """Return what was observed between the beginning and the end of the `with` block; call it only afterwards."""
         ...
 
 
 class System(Disturbable, Protocol):
-    """A variant that is up and answering. All methods raise MeasuringError when they are refused."""
+    """The interface of a running system on any target (machine or cluster): to load and observe it and read its settings.
+
+    Every method raises MeasuringError if the system refuses.
+    """
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the address of this point's load.
+        """Return the address that the load of a load point is sent to.
 
         Raises:
-            UsageError: The system cannot serve the point (TLS mode, routes).
+            UsageError: The system does not serve the point's TLS mode or number of routes.
 
         """
         ...
@@ -50,28 +53,35 @@ class System(Disturbable, Protocol):
         stderr: IO[bytes],
         files: Mapping[str, str] | None = None,
     ) -> AbstractContextManager[Callable[[], subprocess.Popen[bytes]]]:
-        """Prepare the start of a generator, and return a context manager with the function that starts it.
+        """Prepare the start of a load generator, so that it can be started without delay.
 
-        The arguments are those of `popen`. Everything that the start needs is made, or begun, before the function is called. If the
-        function is never called, nothing is left behind.
+        The arguments are those of `popen`. Everything that the start needs is set up when the `with` block begins. If
+        the generator is never started, nothing is left behind.
+
+        Returns:
+            A context manager that yields the function which starts the generator.
+
         """
         ...
 
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
-        """Make one load with `load.generators` generators at once, each in a separate place.
+        """Run `load.generators` generators at once, each in a separate place such as a pod, and return their outputs.
 
-        It is allowed only where the target has accepted the load point, and within a `watch`. The watch counts only what happens from the
-        generators' beginning on.
+        It is allowed only if the target has accepted the load point, and only inside a `watch`. The watch counts only
+        what happens after the generators have begun.
 
         Args:
             load: The load of all generators together.
-            files: The text of each file that a generator needs, by file name.
+            files: The files that a generator needs: name → text.
 
         """
         ...
 
     def shape(self, link_mbit: float | None) -> None:
-        """Shape the client's link in both directions (idempotent); None removes the limit.
+        """Limit the bandwidth of the client's link in both directions.
+
+        Args:
+            link_mbit: The limit in Mbit/s; None removes it. A repeated call with an equal value has no effect.
 
         Raises:
             MeasuringError: The limit does not take effect.
@@ -80,24 +90,29 @@ class System(Disturbable, Protocol):
         ...
 
     def watch(self) -> Watch:
-        """Return a watch of CPU, memory and counters of every role, from now on; `counters` are among them."""
+        """Return a context manager that observes CPU, memory and counters of all roles ("proxy", …) inside its `with` block.
+
+        The counters include those of the method `counters`.
+        """
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """Return the cumulative counts that the target knows in addition to the kernel's, by `role/name`.
+        """Return the counters that can be read here in addition to the kernel's, as `role/name` → count so far.
 
         A sample records their increase. Where they exist, they are:
 
         - `client/rx_bytes`, `client/tx_bytes`: bytes on the wire
-        - `proxy/requests`: HTTP requests, as the proxy itself counts them; `proxy/requests_h2`: those of them by HTTP/2
-        - `proxy/tls_handshakes`: all TLS handshakes; `proxy/tls_resumed`: those that resumed a session
-        - `<role>/cpu_periods`, `<role>/cpu_throttled_periods`, `<role>/cpu_throttled_us`: of containers with a CPU limit
+        - `proxy/requests`: HTTP requests, as the proxy itself counts them; `proxy/requests_h2`: the HTTP/2 requests
+          among them
+        - `proxy/tls_handshakes`: all TLS handshakes; `proxy/tls_resumed`: the handshakes that resumed a session
+        - `<role>/cpu_periods`, `<role>/cpu_throttled_periods`, `<role>/cpu_throttled_us`: of containers with a CPU
+          limit
         - `<role>/memory_limit_hits`: of containers with a memory limit
         """
         ...
 
     def gauges(self) -> Mapping[str, float]:
-        """Return what the system reports of itself now, by `role/name`, where the target can read it.
+        """Return values that the proxy reports of itself now, as `role/name` → value. Some targets cannot read them all.
 
         - `proxy/config_bytes`: the size of configuration and maps
         - `proxy/load_s`: the seconds from the proxy's last start or reload until it served
@@ -106,31 +121,38 @@ class System(Disturbable, Protocol):
         ...
 
     def leftovers(self) -> Leftovers:
-        """Look at what earlier loads have left in the system now.
+        """Return what earlier loads have left in the system, such as sockets in TIME_WAIT and old worker processes.
 
-        The proxy's processes that the first look finds count as the ordinary ones; so do those of the first look after `renew`. A place
-        that cannot be looked at is in `unseen`.
+        The first call, and the first call after `renew`, determines which processes of the proxy count as ordinary. The
+        field `unseen` of the result names each place that could not be examined.
         """
         ...
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the PodDisruptionBudgets in force over the role's pods, in Kubernetes' form (`metadata`, `spec`)."""
+        """Return the PodDisruptionBudgets over the pods of a role ("proxy", …) now, as Kubernetes objects (`metadata`, `spec`)."""
         ...
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
-        """Return the data of a ConfigMap as it is in force now; empty where there is no such ConfigMap."""
+        """Return the data of a ConfigMap as it is in the cluster now, key → text; empty if the ConfigMap does not exist."""
         ...
 
     def processes(self, role: Role) -> list[int]:
-        """Return numbers that identify the processes of a role now, children included; on this machine, their ids."""
+        """Return a number for each running process of a role ("proxy", "backend", …), child processes included.
+
+        The numbers identify processes, so that a later call shows which are new. For processes on this machine they are
+        the process ids.
+        """
         ...
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a command inside the first container of the role's first pod (its network, mounts and /proc)."""
+        """Run a command in the first container of the first pod of a role ("proxy", …), and return the completed process.
+
+        It sees the container's network, mounts and /proc.
+        """
         ...
 
     def ask(self, role: Role, port: int, path: str) -> str:
-        """Return the answer of the role's first pod to a GET on its loopback.
+        """Send a GET request to the loopback address of the first pod of a role ("proxy", …); return the answer's body.
 
         Raises:
             OSError: There is no answer.
@@ -139,27 +161,31 @@ class System(Disturbable, Protocol):
         ...
 
     def renew(self) -> Renewed:
-        """Reload the proxy's unchanged configuration, so that it makes new workers; return when only they serve.
+        """Reload the proxy with an unchanged configuration, so that it replaces its worker processes.
 
-        It is allowed only where `check_variant` accepted a point with several generations.
+        The method returns as soon as only new workers serve. It is allowed only if `check_variant` has accepted a load
+        point with several worker generations (the workers between two reloads).
 
         Raises:
-            MeasuringError: The proxy makes no new workers, or the old ones do not end.
+            MeasuringError: The proxy starts no new workers, or the old ones do not end.
 
         """
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return a record of each pod that came up: role, node, images with digests, restarts; empty without pods."""
+        """Return a record of each pod that was started, with its role, node, image digests and restarts.
+
+        The list is empty on a target without pods.
+        """
         ...
 
     def unapplied(self) -> Sequence[str]:
-        """Return the requests of the manifests that this target did not apply (for example a memory limit).
+        """Return the settings in the manifests that this target did not apply, such as a memory limit, in words.
 
-        Each of them makes samples invalid.
+        Each of them makes the samples invalid.
         """
         ...
 
     def log_tail(self) -> str:
-        """Return the last lines of the proxy's and backend's error output."""
+        """Return the last lines of the error output of proxy and backend, as one text."""
         ...

@@ -47,7 +47,10 @@ Line = Annotated[str, Field(pattern=rf"^[1-9]\d* ({'|'.join(METHODS)}) h([1-9]|{
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of request in a mix: how often it is made, its method, host, path and the size of its answer."""
+    """A kind of request in a mix of requests: how often it is made, its method, host, path and the size of its answer.
+
+    Hosts and paths are numbers from 1.
+    """
 
     count: int
     method: Method
@@ -57,9 +60,10 @@ class Shape:
 
     @property
     def url_path(self) -> str:
-        """The path of the URL, without the first slash, for which the backend's fixture answers with this size.
+        """The path of the URL, without the leading slash, to which the test backend answers with a body of `size_bytes`.
 
-        A body that is no longer than that header is the query itself.
+        The backend answers with the end of a large file, from the offset in `start`, after a header of 13 bytes
+        (`FLV_BYTES`). A body of 13 bytes or less is the query string instead.
         """
         if self.size_bytes > FLV_BYTES:
             return f"traffic/p{self.path}?start={MAX_BYTES + FLV_BYTES - self.size_bytes}"
@@ -67,12 +71,12 @@ class Shape:
 
     @property
     def body_bytes(self) -> int:
-        """The bytes of the answer's body, which an answer to HEAD does not have."""
+        """The number of bytes in the answer's body; 0 for HEAD requests, whose answers have no body."""
         return 0 if self.method == "HEAD" else self.size_bytes
 
 
 class LogCounts(Record):
-    """The counts of the access log that a mix was made from."""
+    """The counts of the access log from which a mix of requests was made."""
 
     format: str = Field(description="which of the known formats the log has")
     requests: int = Field(description="the lines that were read")
@@ -89,7 +93,10 @@ class LogCounts(Record):
 
 
 class Traffic(Record):
-    """A mix of requests. Two mixes are equal if their digests are, so that a sample needs to store no more than that."""
+    """A mix of requests: the kinds of requests with their counts, the waits between them, and the seed of their order.
+
+    Mixes are compared by their digests. So a sample needs to store only the digest.
+    """
 
     requests: tuple[Line, ...] = Field(
         default=(), description="the kinds of requests, each as `COUNT METHOD hHOST pPATH BYTES`"
@@ -112,13 +119,13 @@ class Traffic(Record):
 
     @cached_property
     def digest(self) -> str:
-        """The digest of requests, gaps and seed, by which loads are recognized."""
+        """The digest of requests, waits and seed: 16 hexadecimal digits that identify this mix."""
         content = repr((self.requests, self.gaps, self.seed))
         return self.key or hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The kinds of requests."""
+        """The kinds of requests, parsed from lines such as `312 GET h1 p12 4821`."""
         fields = (line.split() for line in self.requests)
         return tuple(
             Shape(int(count), cast("Method", method), int(host[1:]), int(path[1:]), int(size))
@@ -132,17 +139,18 @@ class Traffic(Record):
 
     @property
     def page(self) -> str:
-        """The path of the most frequent GET that has a body, which the canary requests."""
+        """The path for the canary (a checked request before and after a load): the most frequent GET that has a body."""
         shapes = [shape for shape in self.shapes if shape.method == "GET" and shape.size_bytes]
         return max(shapes, key=lambda shape: shape.count).url_path if shapes else "1kB.bin"
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The numbers of the shapes in the order in which they are requested; after the last the first follows.
+        """The order in which a load makes the requests, as indices into `shapes`; after the last one it begins anew.
 
-        Requests of one host stand together in a list, and so do those of one path, by size. Steps of the golden ratio go around this list:
-        of any number of consecutive steps each of its parts gets its share, more evenly than by chance (the additive recurrence of
-        Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods, 1992, theorem 3.3).
+        Each kind of request occurs in proportion to its count, in every part of the order, more evenly than by chance.
+        To this end, the kinds are listed by host, path and size, and the order goes around this list in steps of the
+        golden ratio (the additive recurrence of Niederreiter, Random Number Generation and Quasi-Monte Carlo Methods,
+        1992, theorem 3.3).
         """
         random, shapes = Random(self.seed), self.shapes
         lots = {place: random.random() for place in sorted({(shape.host, shape.path) for shape in shapes})}
@@ -165,17 +173,26 @@ class Traffic(Record):
         return list(accumulate((self.shapes[index].body_bytes for index in self.order), initial=0))
 
     def mean_bytes(self, requests: int) -> int:
-        """Return the mean size of the bodies that so many requests receive, the first of the order."""
+        """Return the mean size in bytes of the answers' bodies to the first requests of the order.
+
+        Args:
+            requests: The number of requests.
+
+        """
         rounds, rest = divmod(max(1, requests), len(self.order))
         return round((rounds * self._sums[-1] + self._sums[rest]) / max(1, requests))
 
     def waits(self, block: int) -> list[float]:
-        """Return how much later than an even schedule each request is sent, in mean gaps; empty where the log is even.
+        """Return the delay of each request against an evenly spaced schedule, as a multiple of the mean gap between requests.
 
-        A block of requests takes as long as its even schedule, and has within it the log's own gaps, drawn by the seed.
+        Each block of requests takes as long as in the even schedule. Within it, the gaps are drawn at random from those
+        of the access log.
 
         Args:
-            block: The number of requests in a block. Less than twice as many wait at the same time.
+            block: The number of requests in a block; fewer than twice as many requests are delayed at a time.
+
+        Returns:
+            The delays, the smallest of them 0; empty if the log's gaps are all equal.
 
         """
         if len(set(self.gaps)) < 2 or block < 2:

@@ -15,24 +15,25 @@ UNCLAIMED = "cluster/cpu_ms"
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The CPU, memory and counters of a system under measurement, as observed between two moments.
+    """The CPU time, memory and counters of a system under measurement, as observed between two moments.
 
-    Fractions are of one CPU. The last three attributes are set on a cluster only. There the generator's process is not on this machine,
-    and no role has CPUs to itself.
+    Fractions are of one CPU. The last three attributes are set on a cluster only, where the generator's process is not
+    on this machine and no role has CPUs to itself.
 
     Attributes:
         elapsed_s: The seconds between the two moments.
-        usage: CPU seconds and memory by role.
+        usage: CPU seconds and memory, by role ("proxy", "backend", …).
         rows: The table of usage.parquet (USAGE_SCHEMA).
-        busy: The busy fraction of each CPU: every clock tick that found it at work, for any process.
+        busy: The busy fraction of each CPU, by its number, for any process.
         steal: The fraction of CPU time that the hypervisor took.
-        others: The cores that processes other than the lab's used; None = not visible.
+        others: The CPUs that processes other than the lab's used (0.5 = half of one CPU); None = not visible.
         counters: The increase of the kernel's counters, by `role/name`.
         clock_step_s: The seconds by which the wall clock jumped.
-        interrupts: The part of `busy` in which the CPU handled an interrupt (of a disk that has written, of a network card).
+        interrupts: The part of `busy` in which a CPU handled interrupts (of a disk or a network card), by the CPU's
+            number.
         generator_cpu_s: The CPU seconds of the generator.
-        cores: How full the CPUs were that the proxy and the generator could use, by role: fractions over the whole time, for any process.
-        busiest_thread: The share of one CPU that the generator's busiest thread had while it ran.
+        cores: How full the CPUs were that the proxy or the generator could use, by role, for any process.
+        busiest_thread: The fraction of one CPU that the generator's busiest thread had while it ran.
 
     """
 

@@ -9,9 +9,10 @@ from lab.model.run import NotMeasured
 
 
 class Step(Record):
-    """One knob of an ablation: the variant with this knob alone, and the variant with every knob up to it.
+    """One knob (single setting) of an ablation, with the two variants that measure it.
 
-    `why` has the reasons where the knob lacks one of these variants or is measured one at a time only.
+    An ablation attributes an effect to single settings. `alone` is the variant with only this knob, `cumulative` the
+    variant with all knobs up to this one. `why` has the reasons if one of these variants does not exist.
     """
 
     knob: str
@@ -26,9 +27,9 @@ class Step(Record):
 
 
 class AblationRun(Record):
-    """The run of one sweep of an ablation.
+    """One run of an ablation (the effects of single settings): all variants that are measured under one sweep of loads.
 
-    `run` is null until it begins. It never begins where nothing in the sweep is measurable here.
+    `run` is the name of the run; null until it begins. It never begins if none of the variants can be measured here.
     """
 
     sweep: str
@@ -39,7 +40,7 @@ class AblationRun(Record):
 
 
 class AblationRecord(Record):
-    """The content of `ablation.json`: an ablation's subject, its steps and its runs."""
+    """The content of `ablation.json`: the subject of an ablation, its knobs (single settings) and its runs."""
 
     schema_version: int = 1
     id: str

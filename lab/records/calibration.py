@@ -52,7 +52,7 @@ The server closes connections without notice there.
 
 
 class Latencies(Record):
-    """A histogram in a few numbers; the histogram itself is in its own file in the same folder."""
+    """The key numbers of a latency histogram; the histogram itself is in `histograms.parquet` in the folder."""
 
     kind: Literal["exact", "quantiles"]
     count: int
@@ -62,7 +62,7 @@ class Latencies(Record):
 
 
 class Reported(Record):
-    """The results that the generator reported, as the lab parsed them."""
+    """The numbers that a load generator reported, as the lab parsed them from its output."""
 
     requests: int = Field(description="answered, with whatever status")
     achieved_rps: float
@@ -75,7 +75,10 @@ class Reported(Record):
 
 
 class Truth(Record):
-    """The server's own record of what it did; its latencies cover the time that the generator records."""
+    """The numbers that the test server itself recorded about the requests, with which a generator's report is compared.
+
+    The latencies are those of the requests in the part of the load for which the generator reports latencies.
+    """
 
     answered: int
     achieved_rps: float | None = Field(default=None, description="of earlier releases: answers per second")
@@ -95,7 +98,7 @@ class Truth(Record):
 
 
 class Measured(Record):
-    """A measurement: one generator, once, in one scenario."""
+    """The record of one load generator, run once against a server in one scenario (how the server answers)."""
 
     id: str
     repeat: int
@@ -119,9 +122,9 @@ class Measured(Record):
 
 
 class Known(Record):
-    """A generator as it is installed on this machine, or not.
+    """A load generator, and whether it is installed on this machine.
 
-    `refusals` has, by scenario, the reason why the generator cannot make that load.
+    `refusals` maps each scenario (how the test server answers) that the generator cannot measure to the reason.
     """
 
     name: str
@@ -134,7 +137,10 @@ class Known(Record):
 
 
 class CalibrationRecord(Record):
-    """The content of `calibration.json`, which is written again completely after every measurement."""
+    """The content of `calibration.json`, which compares load generators with a test server's own record.
+
+    The file is rewritten after every measurement.
+    """
 
     schema_version: int = 1
     id: str
@@ -153,9 +159,10 @@ class CalibrationRecord(Record):
 
     @property
     def complete(self) -> bool:
-        """True if everything is measured, and each generator reported something in each scenario that it can make.
+        """True if all planned measurements exist, and every installed generator reported numbers in each possible scenario.
 
-        A scenario of the name `MAY_FAIL` needs no report.
+        A scenario is a way in which the test server answers. The scenario `MAY_FAIL` needs no report, because
+        generators may fail there.
         """
         required = {
             (generator.name, scenario)
@@ -172,13 +179,16 @@ class CalibrationRecord(Record):
 
 
 def list_calibrations() -> list[str]:
-    """Return the names of the calibrations in the folder of runs, the oldest first."""
+    """Return the names of all calibrations (comparisons of load generators with a test server), the oldest first.
+
+    Only those in the folder of runs are listed.
+    """
     folder = runs_folder()
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}")) if folder.is_dir() else []
 
 
 class CalibrationFolder:
-    """The folder of a calibration, next to the runs, and its record."""
+    """The folder of a calibration (a comparison of load generators with a test server), with the record in it."""
 
     def __init__(self, folder: Path, record: CalibrationRecord) -> None:
         self.folder, self.record = folder, record
@@ -186,7 +196,7 @@ class CalibrationFolder:
 
     @classmethod
     def create(cls, record: CalibrationRecord) -> CalibrationFolder:
-        """Create the folder of a new calibration, with its record in it.
+        """Create the folder of a new calibration (a comparison of load generators with a test server), with its record.
 
         Raises:
             StoreError: The folder cannot be written.
@@ -200,7 +210,9 @@ class CalibrationFolder:
 
     @classmethod
     def open(cls, name: str) -> CalibrationFolder:
-        """Open a calibration by its name or folder; a name that only `data/reference` has is looked up there.
+        """Open a calibration by its name or by the path of its folder.
+
+        A name is looked up in the folder of runs first, then in `data/reference`.
 
         Raises:
             UsageError: There is no such calibration, or it is damaged.
@@ -216,7 +228,14 @@ class CalibrationFolder:
         return cls(folder, read_record(folder / FILE, CalibrationRecord, "restore it from a copy"))
 
     def add(self, measured: Measured, raw: str, histograms: Mapping[str, Histogram]) -> None:
-        """Store a measurement: first its verbatim output and its histograms, then the record that includes it.
+        """Store a measurement in the calibration's folder.
+
+        The record that includes it is written last, so that an interruption leaves no record without its data.
+
+        Args:
+            measured: The record of the measurement.
+            raw: The generator's output, unchanged.
+            histograms: The latency histograms, by series ("latency", "service" or "truth").
 
         Raises:
             StoreError: The folder cannot be written.

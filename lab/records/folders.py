@@ -51,7 +51,10 @@ SAMPLE_RECORD = "sample.json"
 
 
 class FolderForm:
-    """One run's folder with a folder per sample; `run` is the run's name, which remedies mention."""
+    """The folder of a run in the form that it has while it is measured: with one folder for each sample.
+
+    `run` is the run's name, which error messages mention.
+    """
 
     def __init__(self, folder: Path, run: str) -> None:
         self.folder, self.run = folder, run
@@ -59,10 +62,10 @@ class FolderForm:
     # -- reading ----------------------------------------------------------------------------------------
 
     def samples(self) -> list[Sample]:
-        """Return the record of every sample, in any order.
+        """Return the records of all samples of the run, in any order.
 
         Raises:
-            UsageError: A record is damaged, or a part of a sample is missing; the message names it.
+            UsageError: A record is damaged, or a file of a sample is missing; the message names it.
 
         """
         try:
@@ -91,68 +94,128 @@ class FolderForm:
         return samples
 
     def raw(self, sample: str) -> OutputPlace:
-        """Return the file where a sample's verbatim output lies, or should lie."""
+        """Return the path of the file with the generator's output of a sample; the file may be missing.
+
+        Args:
+            sample: The id of the sample.
+
+        """
         return self.path(RAW, sample)
 
     def holds(self, sample: Sample) -> bool:
-        """Return whether the verbatim output has the digest that the sample's record notes."""
+        """Return whether the stored output of the generator has the digest that is in the sample's record."""
         try:
             return tables.compute_digest(tables.read_output(self.raw(sample.id))) == sample.raw_sha256
         except DamagedError:
             return False
 
     def left(self, sample: str, name: str) -> bytes | None:
-        """Return a file that the generator itself wrote; None where it left no such file."""
+        """Return the content of a file that the generator wrote in addition to its output; None if there is no such file.
+
+        Args:
+            sample: The id of the sample.
+            name: The name of the file, such as `k6-summary.json`.
+
+        """
         path = self.path(name, sample)
         return path.read_bytes() if path.is_file() else None
 
     def histograms(self, sample: Sample) -> Mapping[str, Histogram] | None:
-        """Return the stored histograms by series; None where they must be read from the verbatim output."""
+        """Return the stored latency histograms of a sample, by series ("latency", "service").
+
+        Returns:
+            None if no histograms are stored, so that they must be parsed from the generator's output.
+
+        """
         path = self.path(HISTOGRAMS, sample.id)
         return tables.read_histograms(path, sample.histogram or "exact") if path.exists() else None
 
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
-        """Return the usage tables of several samples as one, with `sample` as the first column."""
+        """Return the usage of several samples (CPU and memory, second by second) as one table.
+
+        Args:
+            samples: The ids of the samples. The first column, `sample`, names the sample of each row.
+
+        """
         return tables.join_tables({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
-        """Return the usage table of a sample."""
+        """Return the usage of a sample: the CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+
+        Args:
+            sample: The id of the sample.
+
+        """
         return tables.read_table(self.path(USAGE, sample), USAGE_SCHEMA)
 
     def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
-        """Return the events of a sample; an empty table where none were recorded and none are `needed`."""
+        """Return the events of a sample as a table (`EVENTS_SCHEMA`).
+
+        Args:
+            sample: The id of the sample.
+            needed: Whether a missing file is an error. If not, a sample without the file has an empty table.
+
+        """
         path = self.path(EVENTS, sample)
         return tables.read_table(path, EVENTS_SCHEMA) if needed or path.exists() else pl.DataFrame(schema=EVENTS_SCHEMA)
 
     def manifests(self, variant: str) -> str:
-        """Return the manifests of a variant as they were applied: YAML, a document per object."""
+        """Return the manifests of a variant as they were applied, as YAML with one document per Kubernetes object.
+
+        Args:
+            variant: The name of the variant under which the run stored it.
+
+        """
         return self.manifests_path(variant).read_text("utf-8")
 
     def brought_up(self, kind: str, stem: str) -> Any:
-        """Return what was stored of a bring-up: its `readback`, or what was `deployed`."""
+        """Return a record of one start of a system: its read-backs (checks of its settings) or its pods.
+
+        Args:
+            kind: "readback" or "deployed" (the pods).
+            stem: The name of the start's file without its ending, such as `b01-keepalive`.
+
+        """
         return json.loads(self.brought_up_path(kind, stem).read_bytes())
 
     def roundtrip(self) -> RoundTrip | None:
-        """Return the round trip of the bare network; None while it has not been tried."""
+        """Return the round-trip times between client and backend without a proxy; None if they were not measured yet."""
         path = self.folder / ROUNDTRIP
         return RoundTrip.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def path(self, part: str, sample: str) -> Path:
-        """Return the file that has a part (RAW, USAGE, EVENTS, HISTOGRAMS) of a sample."""
+        """Return the path of a file in a sample's folder.
+
+        Args:
+            part: The name of the file: RAW, USAGE, EVENTS, HISTOGRAMS, or a file that the generator wrote.
+            sample: The id of the sample.
+
+        """
         return self.folder / SAMPLES / sample / part
 
     def manifests_path(self, variant: str) -> Path:
-        """Return the file that has the manifests of a variant."""
+        """Return the path of the YAML file with the manifests of a variant."""
         return self.folder / MANIFESTS / f"{variant}.yaml"
 
     def brought_up_path(self, kind: str, stem: str) -> Path:
-        """Return the file that has what was stored of a bring-up."""
+        """Return the path of the file with a record of one start of a system.
+
+        Args:
+            kind: "readback" (checks of the system's settings) or "deployed" (its pods).
+            stem: The name of the file without its ending, such as `b01-keepalive`.
+
+        """
         return self.folder / kind / f"{stem}.json"
 
     # -- writing ----------------------------------------------------------------------------------------
 
     def create(self, manifests: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Create the folder, which must not exist yet, with the rendered manifests of each variant in it."""
+        """Create the folder of a new run, with the manifests of its variants; the folder must not exist yet.
+
+        Args:
+            manifests: The rendered Kubernetes objects of each variant, by the variant's name.
+
+        """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir()
         for part in (MANIFESTS, READBACK, SAMPLES):
@@ -170,7 +233,10 @@ class FolderForm:
         events: pl.DataFrame | None,
         left: Mapping[str, bytes],
     ) -> None:
-        """Write the folder of one sample, complete or not at all, with the arguments of `RunStore.write_sample`."""
+        """Write the folder of one sample in such a way that it appears complete or not at all.
+
+        The arguments are those of `RunStore.write_sample`.
+        """
         with create_folder_atomically(self.folder / SAMPLES / sample.id, "sample") as partial:
             write_synced(partial / RAW, tables.pack_raw(raw))
             write_synced(partial / HISTOGRAMS, tables.histogram_frame(histograms))
@@ -183,9 +249,16 @@ class FolderForm:
             write_synced(partial / SAMPLE_RECORD, json_bytes(noted))
 
     def write_brought_up(self, kind: str, stem: str, records: Sequence[Mapping[str, Any]]) -> None:
-        """Write what is stored of a bring-up under the first free name.
+        """Write a record of one start of a system, without replacing an earlier one.
 
-        A resumed block adds a file and replaces none.
+        If a file with this name exists, because an interrupted block (repetition) was resumed, `.2`, `.3`, … is
+        appended to the name.
+
+        Args:
+            kind: "readback" (checks of the system's settings) or "deployed" (its pods).
+            stem: The name of the file without its ending, such as `b01-keepalive`.
+            records: The checks or pods to write.
+
         """
         names = (f"{stem}{suffix}" for suffix in ("", *(f".{n}" for n in range(2, 1000))))
         with writing(self.folder):
@@ -194,6 +267,6 @@ class FolderForm:
             replace_file(path, json.dumps(list(records), indent=1).encode())
 
     def clear_partial(self) -> None:
-        """Remove what an interrupted lab left half written."""
+        """Remove the incomplete folders of samples that an interrupted process has left."""
         for partial in (self.folder / SAMPLES).glob(".*.partial"):
             shutil.rmtree(partial, ignore_errors=True)

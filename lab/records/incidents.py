@@ -65,13 +65,18 @@ Outcome = dict[str, float | None]
 
 
 def compute_incidents(events: pl.DataFrame, usage: pl.DataFrame, began_s: float, begin_s: float) -> Outcome:
-    """Return the numbers that the module's docstring lists, without those that this kind of disruption does not have.
+    """Return numbers about what happened inside a system during a disrupted load, such as reloads and restarts.
+
+    The module's docstring defines the numbers. Numbers that do not apply to the kind of disruption are left out.
 
     Args:
-        events: The events of the sample.
-        usage: The usage table of the sample.
-        began_s: When the load began, seconds since the epoch.
-        begin_s: When the disruption began, seconds since the epoch.
+        events: The events of the sample (`EVENTS_SCHEMA`).
+        usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+        began_s: When the load began, in seconds since the epoch.
+        begin_s: When the disruption began, in seconds since the epoch.
+
+    Returns:
+        name → number; None = unknown.
 
     """
     since = events.filter(pl.col("at_s") >= began_s)
@@ -96,9 +101,15 @@ def compute_incidents(events: pl.DataFrame, usage: pl.DataFrame, began_s: float,
 
 
 def summarise_processes(usage: pl.DataFrame) -> pl.DataFrame:
-    """Return one row for each observation of the proxy's processes, in time order.
+    """Return how many processes the proxy had, and their memory, over the time of a sample.
 
-    Its columns are t_s, processes (those of PROGRAMS) and rss_bytes (of all processes of the proxy).
+    Args:
+        usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+
+    Returns:
+        A table with one row per observation, in the order of time. Its columns are `t_s`, `processes` (the number of
+        processes whose program is in PROGRAMS) and `rss_bytes` (of all the proxy's processes).
+
     """
     rows = usage.filter((pl.col("role") == "proxy") & pl.col("tid").is_null()).sort("t_s")
     if rows.is_empty():
@@ -121,7 +132,14 @@ def summarise_processes(usage: pl.DataFrame) -> pl.DataFrame:
 
 
 def list_probes(events: pl.DataFrame) -> pl.DataFrame:
-    """Return every recorded probe attempt: at_s, object, probe (liveness, …), took_s, ok."""
+    """Return a table of all recorded probe attempts of the kubelet.
+
+    Its columns are `at_s`, `object` (the pod), `probe` ("liveness", "readiness", …), `took_s` and `ok`.
+
+    Args:
+        events: The events of a sample (`EVENTS_SCHEMA`).
+
+    """
     detail_parts = pl.col("detail").str.splitn(" ", 3).struct
     return (
         events.filter(pl.col("kind") == "Probe")
@@ -165,13 +183,19 @@ def _summarise_pods(events: pl.DataFrame) -> Outcome:
 
 
 def _find_first_times(events: pl.DataFrame, kind: str) -> dict[str, float]:
-    """Return, by object, the time of its first event of a kind."""
+    """Return the time of the first event of a kind for each object (pod), by the object's name."""
     rows = events.filter(pl.col("kind") == kind).sort("at_s", descending=True)
     return dict(zip(rows["object"].to_list(), rows["at_s"].to_list(), strict=True))
 
 
 def _find_longest(begun: Mapping[str, float], ended: Mapping[str, float]) -> float | None:
-    """Return the longest time from begin to end; None where the end of an object is not recorded."""
+    """Return the longest time between begin and end over all objects; None if the end of one of them is missing.
+
+    Args:
+        begun: The time at which each object began, by its name.
+        ended: The time at which each object ended, by its name.
+
+    """
     if begun.keys() - ended.keys():
         return None
     return max((ended[name] - at_s for name, at_s in begun.items()), default=None)
@@ -196,7 +220,10 @@ def _summarise_held(events: pl.DataFrame, begin_s: float) -> Outcome:
 
 
 def list_transfers(events: pl.DataFrame) -> pl.DataFrame:
-    """Return every large body that was over or broken off, with the columns of TRANSFERS_SCHEMA.
+    """Return a table of all transfers of large bodies, complete or broken off (`TRANSFER_EVENTS_SCHEMA`).
+
+    Args:
+        events: The events of a sample (`EVENTS_SCHEMA`).
 
     Raises:
         MeasuringError: The detail of an event does not have the form that `lab.model.events` defines.

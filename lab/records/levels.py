@@ -26,9 +26,10 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 class SystemComponents(Record):
-    """The variance components of one system: standard deviations of its log CPU per request.
+    """The variance components of one system: how much its log CPU time per request varies, as standard deviations.
 
-    A component is null where its level (repeat, worker generation or bring-up) was not repeated.
+    There is one component each between repeats, between worker generations (the workers between two reloads) and
+    between starts of the system. A component is null if nothing was repeated at that level.
     """
 
     run: str
@@ -49,7 +50,7 @@ class SystemComponents(Record):
 
 @cache
 def read_components() -> tuple[SystemComponents, ...]:
-    """Return the variance components in all files of `data/levels`, each variant by its present name.
+    """Return the variance components in all files of `data/levels`, with the present names of variants.
 
     Raises:
         UsageError: A file is damaged.
@@ -61,9 +62,10 @@ def read_components() -> tuple[SystemComponents, ...]:
 
 @cache
 def read_pairs() -> tuple[Compared, ...]:
-    """Return the comparisons of an earlier release in `data/pairs`, each variant by its present name.
+    """Return the comparisons of variants with a known cost in `data/pairs`, with the present names of variants.
 
-    Rounds are numbered on from file to file, so that no two files share one.
+    An earlier release measured them. The numbers of rounds continue from file to file, so that no two files have a
+    round in common.
 
     Raises:
         UsageError: A file is damaged.
@@ -79,7 +81,16 @@ def read_pairs() -> tuple[Compared, ...]:
 
 
 def _read_files(folder: Path, model: type[Line]) -> list[list[Line]]:
-    """Return the parsed lines of every `.jsonl` file in a folder, file by file in the order of their names."""
+    """Return the parsed lines of every `.jsonl` file in a folder, one list per file in the order of the files' names.
+
+    Args:
+        folder: The folder.
+        model: The class that each line is parsed into.
+
+    Raises:
+        UsageError: A file is damaged.
+
+    """
     files: list[list[Line]] = []
     for path in sorted(folder.glob("*.jsonl")):
         try:

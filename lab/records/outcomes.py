@@ -35,18 +35,22 @@ def compute_outcome(
     began_s: float,
     clock_error_s: float,
 ) -> Outcome:
-    """Return every number that a disruption or its control run has, by the names of `DIFFERENCES`.
+    """Return all numbers by which a disrupted load is judged: failed requests, gaps, latencies, reloads and so on.
 
-    In a control run nothing begins, and `during` is the time when the disruption would act. Where requests were made, the load begins when
-    the first of them was due, so that stored logs give the same numbers again. The frames have the columns of their schemas.
+    They are computed for control runs (the load without the disruption), too. There the time "during" is the time at
+    which the disruption would act. The load begins when the first request was due; so stored logs always give equal
+    numbers.
 
     Args:
         point: The load point, which has a disruption.
-        requests: The log of requests, by the lab's clock.
-        events: The events of the sample.
-        usage: The usage table of the sample.
-        began_s: When the load began, seconds since the epoch; it counts only where no request was made.
-        clock_error_s: The error of the clocks, which becomes one of the numbers.
+        requests: The log of requests (`REQUESTS_SCHEMA`), by the lab's clock.
+        events: The events of the sample (`EVENTS_SCHEMA`).
+        usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+        began_s: When the load began, in seconds since the epoch; used only if no request was made.
+        clock_error_s: The largest error between the clocks of generator and lab, in seconds; it is added to the result.
+
+    Returns:
+        The name of the metric (`DIFFERENCES`) → number. None = the logs do not show it; absent = it does not apply.
 
     """
     first_s = requests["due_s"].min()
@@ -63,13 +67,16 @@ def compute_outcome(
 def compute_stream_outcome(
     report: StreamReport, delays: Histogram, usage: Mapping[str, Usage], before: Leftovers | None
 ) -> Outcome:
-    """Return every number of streams of events, by the names of `DIFFERENCES`.
+    """Return all numbers by which a load with streams of Server-Sent Events is judged: delays, cuts and costs.
 
     Args:
-        report: What the generator reports of its streams.
-        delays: The delays of all events.
-        usage: What each role used during the load; costs are those of the proxy, or of the backend where there is no proxy.
-        before: The state before the streams, with each role's memory then; None: not known.
+        report: The generator's report on the streams.
+        delays: The delays of all events from the backend to the client.
+        usage: The CPU and memory of each role during the load. Costs are the proxy's, or the backend's without a proxy.
+        before: The state before the load, with each role's memory at that time; None = unknown.
+
+    Returns:
+        The name of the metric (`DIFFERENCES`) → number. None = unknown; absent = it does not apply.
 
     """
     role = "proxy" if "proxy" in usage else "backend"
@@ -95,7 +102,17 @@ def compute_stream_outcome(
 
 
 def find_disruption_window(point: LoadPoint, events: pl.DataFrame, began_s: float) -> tuple[float, float]:
-    """Return begin and end of the time that counts as `during`, in seconds since the epoch."""
+    """Return the begin and the end of the time that counts as "during" the disruption, in seconds since the epoch.
+
+    They are the times of the events Begin and End. Without these events they follow from the settings of the
+    disruption.
+
+    Args:
+        point: The load point, which has a disruption.
+        events: The events of the sample (`EVENTS_SCHEMA`).
+        began_s: When the load began, in seconds since the epoch.
+
+    """
     assert point.disturbance is not None, "only a disturbance has such a time"
     times_s = {kind: events.filter(pl.col("kind") == kind)["at_s"].to_list() for kind in ("Begin", "End")}
     begin_s = min(times_s["Begin"], default=began_s + point.disturbance.at_s)
@@ -103,9 +120,15 @@ def find_disruption_window(point: LoadPoint, events: pl.DataFrame, began_s: floa
 
 
 def mark_right_answers(point: LoadPoint, requests: pl.DataFrame) -> pl.Series:
-    """Return for each request whether its answer was right: 2xx, or a status that the disruption awaits.
+    """Return for each request whether its answer was right: a 2xx status, or one that the disruption makes acceptable.
 
-    An awaited status (`Disturbance.awaited`) is right only for requests sent until the first 2xx answer arrived.
+    A disruption may list such other statuses (`Disturbance.awaited`): 404 until a new route is served, for example.
+    They are right only for requests that were sent before the first 2xx answer arrived.
+
+    Args:
+        point: The load point.
+        requests: The log of requests (`REQUESTS_SCHEMA`).
+
     """
     is_good = good(requests)
     awaited = point.disturbance.awaited if point.disturbance is not None else frozenset[int]()
@@ -137,9 +160,18 @@ def _count_failures(point: LoadPoint, frame: pl.DataFrame) -> Outcome:
 
 
 def _measure_gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
-    """Return the longest time without a right answer; None without requests, 0 below `GAP_S`.
+    """Return the longest time without a right answer, in seconds, less the normal distance of requests.
 
-    The ends of the load count as answers: the times at which the first and the last request were due.
+    Times below `GAP_S` count as 0. The time from the load's begin to the first right answer counts, too, and so does
+    the time from the last one to the load's end.
+
+    Args:
+        frame: The log of requests, with a column `right`, sorted by `due_s`.
+        spacing_s: The time between two requests.
+
+    Returns:
+        None if there were no requests.
+
     """
     if frame.is_empty():
         return None
@@ -162,9 +194,15 @@ def _measure_latencies(frame: pl.DataFrame, begin_s: float, end_s: float) -> Out
 
 
 def _find_quantile(ordered: Floats, share: float) -> float | None:
-    """Return the value with a `share` of all values at or below it, like `Histogram.quantile_s`.
+    """Return a quantile of sorted values: the smallest value with the given share of all values at or below it.
 
-    None where fewer than `LEAST_BEYOND` values lie beyond it.
+    Args:
+        ordered: The values in ascending order, shape (n,).
+        share: The share, from 0 to 1.
+
+    Returns:
+        None if fewer than `LEAST_BEYOND` values lie beyond the quantile.
+
     """
     if ordered.size * (1 - share) < LEAST_BEYOND - 1e-9:
         return None

@@ -68,18 +68,18 @@ _VARIANT = re.compile(r"^---\n# variant: (.+)\n", re.MULTILINE)
 
 
 def is_packed(folder: Path) -> bool:
-    """Return whether a run's folder is in the packed form."""
+    """Return whether a run's folder is in the packed form (few files), not in the form with one folder per sample."""
     return (folder / SAMPLES).is_file()
 
 
 def pack_lines(lines: Iterable[str]) -> bytes:
-    """Return lines of text compressed by zstd, with a checksum."""
+    """Return lines of text as one text with line breaks, compressed by zstd with a checksum."""
     text = "".join(f"{line}\n" for line in lines)
     return zstandard.ZstdCompressor(level=tables.BEST_ZSTD_LEVEL, write_checksum=True).compress(text.encode())
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that `pack_lines` made.
+    """Return the lines of text in a compressed file that `pack_lines` made.
 
     Raises:
         OSError: The file cannot be read.
@@ -90,10 +90,13 @@ def read_lines(path: Path) -> list[str]:
 
 
 def pack_manifests(texts: Mapping[str, str]) -> bytes:
-    """Return the manifests (YAML by variant) as one compressed stream.
+    """Return the manifests of several variants as one compressed stream.
+
+    Args:
+        texts: The YAML of each variant, by the variant's name.
 
     Raises:
-        ValueError: A text would not read back as it is.
+        ValueError: Reading the stream would not give the texts back, because a line in them looks like a separator.
 
     """
     stream = tables.compress("".join(f"---\n# variant: {name}\n{text}" for name, text in texts.items()).encode())
@@ -103,7 +106,7 @@ def pack_manifests(texts: Mapping[str, str]) -> bytes:
 
 
 def split_by_variant(stream: bytes) -> dict[str, str]:
-    """Return the manifests in a stream that `pack_manifests` made: YAML by variant.
+    """Return the manifests in a stream that `pack_manifests` made: the YAML of each variant, by the variant's name.
 
     Raises:
         DamagedError: The stream is damaged.
@@ -116,9 +119,9 @@ def split_by_variant(stream: bytes) -> dict[str, str]:
 
 
 class PackedForm:
-    """One run's folder in the packed form.
+    """The folder of a finished run in the packed form, which has few files.
 
-    It remembers what it has read, since the files do not change any more.
+    Their content is kept in memory once it is read, because the files do not change any more.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -126,7 +129,7 @@ class PackedForm:
         self.cache = HistogramCache(folder / HISTOGRAMS)
 
     def samples(self) -> list[Sample]:
-        """Return the record of every sample, in plan order.
+        """Return the records of all samples of the run, in the order of the plan.
 
         Raises:
             UsageError: A file is damaged or missing, or the output of a sample is missing; the message names it.
@@ -163,15 +166,20 @@ class PackedForm:
         return members.get(f"{sample}/{tables.SMALL_RAW}") or members.get(f"{sample}/{tables.SMALL_LOG}")
 
     def raw(self, sample: str) -> OutputPlace:
-        """Return the member of raw.zip where a sample's verbatim output lies, or should lie."""
+        """Return the place of the generator's output of a sample, which is a member of raw.zip; it may be missing.
+
+        Args:
+            sample: The id of the sample.
+
+        """
         member = self._find_output(sample)
         return zipfile.Path(self._zip, member.filename if member else f"{sample}/{tables.SMALL_RAW}")
 
     def holds(self, sample: Sample) -> bool:
-        """Return whether the verbatim output has the digest that the sample's record notes.
+        """Return whether the stored output of the generator has the digest that is in the sample's record.
 
-        It compares the digest in the member's comment, which packing wrote after it had read the output again, and verifies the checksum
-        of the stored bytes.
+        The digest of the output itself was written into the archive when the run was packed. So only that note is
+        compared, and the stored bytes are checked against the archive's checksum.
         """
         member = self._find_output(sample.id)
         if member is None or member.comment.decode("ascii", "replace") != sample.raw_sha256:
@@ -183,7 +191,13 @@ class PackedForm:
         return True
 
     def left(self, sample: str, name: str) -> bytes | None:
-        """Return a file that the generator itself wrote; None where it left no such file."""
+        """Return the content of a file that the generator wrote in addition to its output; None if there is no such file.
+
+        Args:
+            sample: The id of the sample.
+            name: The name of the file, such as `k6-summary.json`.
+
+        """
         with suppress(KeyError), damage_as_error():
             return self._zip.read(f"{sample}/{name}")
         return None
@@ -191,11 +205,23 @@ class PackedForm:
     # -- tables -----------------------------------------------------------------------------------------
 
     def histograms(self, sample: Sample) -> Mapping[str, Histogram] | None:
-        """Return the cached histograms by series; None where they must be read from the verbatim output."""
+        """Return the cached latency histograms of a sample, by series ("latency", "service").
+
+        Returns:
+            None if no valid ones are cached, so that they must be parsed from the generator's output.
+
+        """
         return self.cache.of(sample, self.state(sample.id))
 
     def state(self, sample: str) -> str:
-        """Return the state of a sample's stored output, by which a cache row is recognised as current."""
+        """Return a text that identifies the content of a sample's stored output: checksum and size; empty if it is missing.
+
+        A cached histogram is valid only if it was read from an output with an equal text.
+
+        Args:
+            sample: The id of the sample.
+
+        """
         member = self._find_output(sample)
         return f"{member.CRC:08x}-{member.file_size}" if member else ""
 
@@ -208,19 +234,35 @@ class PackedForm:
         return tables.read_joined_tables(self.folder / EVENTS, EVENTS_SCHEMA)
 
     def usage(self, sample: str) -> pl.DataFrame:
-        """Return the usage table of a sample."""
+        """Return the usage of a sample: the CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+
+        Args:
+            sample: The id of the sample.
+
+        """
         return self._usage.get(sample, pl.DataFrame(schema=USAGE_SCHEMA))
 
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
-        """Return the usage columns of several samples that show whether they were steady, with `sample` first.
+        """Return the columns of several samples' usage by which it is judged whether a sample was steady, as one table.
 
-        No other column is read.
+        The first column, `sample`, names the sample of each row. The others are those of `COLUMNS`; no more is read
+        from the file.
+
+        Args:
+            samples: The ids of the samples.
+
         """
         schema = {tables.SAMPLE: pl.String, **{name: USAGE_SCHEMA[name] for name in COLUMNS}}
         return tables.read_table(self.folder / USAGE, schema, exact=False).filter(pl.col(tables.SAMPLE).is_in(samples))
 
     def events(self, sample: str, needed: bool = True) -> pl.DataFrame:
-        """Return the events of a sample; an empty table where none were recorded and none are `needed`."""
+        """Return the events of a sample as a table (`EVENTS_SCHEMA`).
+
+        Args:
+            sample: The id of the sample.
+            needed: Whether a missing file is an error. If not, the table is then empty.
+
+        """
         empty = pl.DataFrame(schema=EVENTS_SCHEMA)
         return self._events.get(sample, empty) if needed or (self.folder / EVENTS).exists() else empty
 
@@ -231,7 +273,10 @@ class PackedForm:
         return split_by_variant((self.folder / MANIFESTS).read_bytes())
 
     def manifests(self, variant: str) -> str:
-        """Return the manifests of a variant as they were applied: YAML, a document per object.
+        """Return the manifests of a variant as they were applied, as YAML with one document per Kubernetes object.
+
+        Args:
+            variant: The name of the variant under which the run stored it.
 
         Raises:
             DamagedError: The run has no manifests of this variant.
@@ -246,10 +291,14 @@ class PackedForm:
         return {(kind, name): content for kind, name, content in parse_bring_ups(read_lines(self.folder / BRINGUPS))}
 
     def brought_up(self, kind: str, stem: str) -> Any:
-        """Return what was stored of a bring-up: its `readback`, or what was `deployed`.
+        """Return a record of one start of a system: its read-backs (checks of its settings) or its pods.
+
+        Args:
+            kind: "readback" or "deployed" (the pods).
+            stem: The name of the start, such as `b01-keepalive`.
 
         Raises:
-            DamagedError: Nothing of this kind was stored of the bring-up.
+            DamagedError: There is no such record.
 
         """
         if (kind, stem) not in self._bringups:
@@ -257,30 +306,39 @@ class PackedForm:
         return self._bringups[kind, stem]
 
     def roundtrip(self) -> RoundTrip | None:
-        """Return the round trip of the bare network; None where it was not tried."""
+        """Return the round-trip times between client and backend without a proxy; None if they were not measured."""
         content = self._bringups.get(NETWORK) if has_file(self.folder, BRINGUPS) else None
         return content and RoundTrip.model_validate(content)
 
     # -- where it lies ----------------------------------------------------------------------------------
 
     def path(self, part: str, sample: str) -> Path:
-        """Return the file that has a part (USAGE, EVENTS, HISTOGRAMS) of all samples."""
+        """Return the path of the file that has a table of all samples.
+
+        Args:
+            part: The name of the table: USAGE, EVENTS or HISTOGRAMS.
+            sample: The id of a sample; it makes no difference here, only in the form with one folder per sample.
+
+        """
         return self.folder / part
 
     def manifests_path(self, variant: str) -> Path:
-        """Return the file that has the manifests of all variants."""
+        """Return the path of the file that has the manifests of all variants; the argument makes no difference."""
         return self.folder / MANIFESTS
 
     def brought_up_path(self, kind: str, stem: str) -> Path:
-        """Return the file that has what was stored of all bring-ups."""
+        """Return the path of the file that has the records of all starts of systems; the arguments make no difference."""
         return self.folder / BRINGUPS
 
 
 def parse_bring_ups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the kind, the name and the content of every line of bring-ups.
+    """Parse the lines of the file with the records of all starts of systems.
+
+    Yields:
+        The kind ("readback", "deployed" or "roundtrip"), the name of the start, and the content of the record.
 
     Raises:
-        ValueError: A line is not a bring-up.
+        ValueError: A line is not such a record.
 
     """
     for line in lines:
@@ -304,14 +362,20 @@ _KEY = ("sample", "state", "series")
 
 @cache
 def digest_parsers() -> str:
-    """Return a digest of the parsers' source text, since other parsers may read another histogram."""
+    """Return a digest of the source code that parses generators' outputs: 16 hexadecimal digits.
+
+    Histograms that other code has parsed may differ, so their cache is not used.
+    """
     folder = Path(generators.__file__).parent
     files = [*sorted(folder.glob("*.py")), Path(histogram.__file__)]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
 class HistogramCache:
-    """The cached histograms of one run; `path` is the file where they lie, or will lie."""
+    """The cache of the latency histograms of one packed run, in the file `path`, which may not exist yet.
+
+    It avoids that the generators' outputs are parsed again whenever the run is read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -319,7 +383,10 @@ class HistogramCache:
 
     @cached_property
     def _found(self) -> Mapping[tuple[str, str], Mapping[str, tuple[Ints, Ints]]]:
-        """The rows of the cache: (sample, state) → series → buckets and their counts; empty without a valid cache."""
+        """The rows of the cache file: (sample id, text that identifies the output) → series → (bucket numbers, counts).
+
+        It is empty if there is no valid cache.
+        """
         try:
             frame = pl.read_parquet(self.path.read_bytes())
         except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
@@ -333,7 +400,16 @@ class HistogramCache:
         return stored
 
     def of(self, sample: Sample, state: str) -> Mapping[str, Histogram] | None:
-        """Return the histograms of a sample by series; None where they must be read from the verbatim output."""
+        """Return the cached histograms of a sample, by series ("latency", "service").
+
+        Args:
+            sample: The sample.
+            state: The text that identifies the sample's stored output, from `PackedForm.state`.
+
+        Returns:
+            None if no valid ones are cached, so that they must be parsed from the generator's output.
+
+        """
         rows = self._found.get((sample.id, _join_state(state)))
         if rows is None:
             return None
@@ -343,18 +419,19 @@ class HistogramCache:
             return None
 
     def begin(self) -> bool:
-        """Return whether to read all outputs of the run now and write the cache.
+        """Return whether the caller should now parse all outputs of the run and write the cache.
 
-        It is true only the first time, and only where the folder is writable.
+        It is True only at the first call, and only if the folder can be written.
         """
         begun, self._begun = self._begun, True
         return not begun and os.access(self.path.parent, os.W_OK)
 
     def write(self, samples: Iterable[tuple[str, str, Mapping[str, Histogram]]]) -> None:
-        """Write the histograms of all samples of the run; do nothing where they cannot be written.
+        """Write the histograms of all samples of the run into the cache; do nothing if it cannot be written.
 
         Args:
-            samples: For each sample its id, the state of its output, and its histograms by series.
+            samples: For each sample: its id, the text that identifies its output (`PackedForm.state`), and its
+                histograms by series ("latency", "service").
 
         """
         rows = [

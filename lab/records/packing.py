@@ -55,7 +55,7 @@ class FolderSize:
 
     @classmethod
     def of(cls, folder: Path) -> FolderSize:
-        """Return the size of a folder."""
+        """Return the size of a folder: the number of files in it and its subfolders, and their bytes."""
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
         return cls(len(sizes), sum(sizes))
 
@@ -64,12 +64,15 @@ class FolderSize:
 
 
 def pack(run: RunStore) -> tuple[FolderSize, FolderSize]:
-    """Pack a run's folder and return its size before and after.
+    """Convert a run's folder into the packed form (few files), and return its size before and after.
 
-    A run whose packing was interrupted is finished: what the packed form replaces is removed.
+    If an earlier attempt was interrupted after the packed files were complete, only the old files are removed.
+
+    Args:
+        run: The run.
 
     Raises:
-        UsageError: The run cannot be packed, and is then as it was, or it is packed already.
+        UsageError: The run is packed already, or cannot be packed; then it stays unchanged.
 
     """
     with run.locked():
@@ -93,7 +96,10 @@ def _list_old_parts(folder: Path) -> list[Path]:
 
 
 def _write_packed_form(run: RunStore) -> None:
-    """Write the packed form into the partial folder, read it again, and move its files to their places."""
+    """Write the packed form of a run, check it by reading it again, and move its files into the run's folder.
+
+    The files are written into a temporary folder first. The old files stay; `pack` removes them.
+    """
     new, form = run.folder / PARTIAL, FolderForm(run.folder, run.record.id)
     run.clear_partial()
     samples = run.stored_samples()
@@ -154,7 +160,13 @@ def _write_packed_form(run: RunStore) -> None:
 
 
 def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
-    """Refuse a run that lacks planned samples, or a search that has not found its knee.
+    """Raise an error if a run lacks planned samples, or is a search that has not found its knee.
+
+    The knee is the highest rate that a proxy serves within a latency bound.
+
+    Args:
+        run: The run.
+        samples: The samples that the run has.
 
     Raises:
         UsageError: The run is not finished.
@@ -170,9 +182,13 @@ def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
 
 
 def _refuse_unknown_files(folder: Path) -> None:
-    """Refuse a run with a file in one of the packed parts that has no place in the packed form.
+    """Raise an error if a run's folder has a file that the packed form has no place for.
 
-    Files outside these parts are not touched.
+    Only the subfolders that are removed after packing are checked.
+
+    Raises:
+        UsageError: There is such a file.
+
     """
     endings = {
         f"{folders.MANIFESTS}/*": ".yaml",
@@ -187,7 +203,14 @@ def _refuse_unknown_files(folder: Path) -> None:
 
 
 def _read_or_refuse(path: Path, read: Callable[..., Content], *arguments: object) -> Content:
-    """Return what `read` returns for these arguments; turn an unreadable file at `path` into a UsageError."""
+    """Call a function that reads a file, and return its result; turn a read error into a UsageError.
+
+    Args:
+        path: The file that the error names.
+        read: The function.
+        arguments: The arguments of the function.
+
+    """
     try:
         return read(*arguments)
     except (OSError, ValueError) as error:
@@ -195,9 +218,9 @@ def _read_or_refuse(path: Path, read: Callable[..., Content], *arguments: object
 
 
 def _yield_outputs(form: FolderForm, samples: Sequence[Sample]) -> Iterator[ZipMember]:
-    """Yield the members of raw.zip: each output as small as xz makes it, and the generator's files.
+    """Yield the members of raw.zip: each sample's output, compressed by xz, and the further files of the generator.
 
-    The lines of a request log are stored as differences.
+    A log of requests is stored line by line as the difference to the line before, which makes it smaller.
     """
     for sample in samples:
         raw = tables.read_output(form.raw(sample.id))
@@ -214,7 +237,11 @@ def _read_generator_files(form: FolderForm, sample: Sample) -> dict[str, bytes]:
 
 
 def write_zip(path: Path, members: Iterable[ZipMember]) -> None:
-    """Write a zip whose members are stored as they are, each with its comment; compressing them is up to the caller.
+    """Write a zip archive whose members are not compressed by zip itself; callers compress them as they need.
+
+    Args:
+        path: The file.
+        members: The name, the content and the comment of each member.
 
     Raises:
         OSError: The file cannot be written.
@@ -237,7 +264,13 @@ def _refuse_difference(run: RunStore, file: str, subject: str, equal: bool) -> N
 
 
 def _compare_samples(before: RunStore, after: RunStore, form: FolderForm, samples: Sequence[Sample]) -> None:
-    """Compare everything of every sample in the new form with the old one, outputs by their digests.
+    """Check that every sample reads equally from the old and the new form of a run's folder.
+
+    Args:
+        before: The run in the old form.
+        after: The run in the new, packed form.
+        form: The folder of the old form.
+        samples: The samples of the run.
 
     Raises:
         UsageError: Something differs; the message names the first difference.
@@ -258,7 +291,10 @@ def _compare_samples(before: RunStore, after: RunStore, form: FolderForm, sample
 
 
 def _has_same_histograms(form: FolderForm, after: RunStore, sample: Sample) -> bool:
-    """Return whether the stored histograms equal those in the output; True where none were stored."""
+    """Return whether the histograms stored in the old form equal those that are parsed from the output in the new form.
+
+    The result is True if the old form has no stored histograms.
+    """
     stored = form.histograms(sample)
     if stored is None:
         return True

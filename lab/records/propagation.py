@@ -34,15 +34,18 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The changes that answers show in one way, in time order, and the answers that show a state of this way.
+    """The changes of a disruption that answers show in one way, such as by the server's port, and these answers.
 
     Attributes:
-        numbers: The numbers of the changes.
+        name: The way: `endpoints` (the port that answered), `routes` (a prefix that the proxy added) or `status` (a 2xx
+            answer).
+        numbers: The numbers of the changes, in the order of time.
         at_s: The times of the changes.
-        delay_s: The time from each change to the first answer that shows it or a newer one; infinite where no answer does.
+        delay_s: The time from each change to the first answer that shows this change or a newer one; infinite if none
+            does.
         sent_s: The times at which the requests of the answers were sent.
         done_s: The times at which the answers arrived.
-        shown: The number of the change that each answer shows; 0 is the state before the first change.
+        shown: The number of the newest change that each answer shows; 0 = the state before the first change.
 
     """
 
@@ -56,9 +59,18 @@ class _Way:
 
 
 def compute_propagation(requests: pl.DataFrame, events: pl.DataFrame) -> dict[str, float | None]:
-    """Return the numbers that the module's docstring lists; an empty dictionary where no change was made.
+    """Return how fast the changes of a disruption took effect in the answers, and how many answers were outdated.
 
-    Where answers can show none of the changes, every number but `changes` is None.
+    The module's docstring defines the numbers.
+
+    Args:
+        requests: The log of requests (`REQUESTS_SCHEMA`).
+        events: The events of the sample (`EVENTS_SCHEMA`), with the changes.
+
+    Returns:
+        name → number. It is empty if there were no changes. If answers can show none of the changes, all numbers except
+        `changes` are None.
+
     """
     changes = events.filter(pl.col("kind") == "Change")
     if changes.is_empty():
@@ -82,9 +94,15 @@ def compute_propagation(requests: pl.DataFrame, events: pl.DataFrame) -> dict[st
 
 
 def list_delays(requests: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Return one row for each change that answers can show, in time order.
+    """Return how long each change of a disruption took until an answer showed it, as a table in the order of time.
 
-    Its columns are number, way, at_s and delay_s (null: no answer showed the change).
+    Its columns are `number` (of the change), `way` (`endpoints`, `routes` or `status`: how answers show it), `at_s` and
+    `delay_s` (null = no answer showed it). Changes that answers cannot show are left out.
+
+    Args:
+        requests: The log of requests (`REQUESTS_SCHEMA`).
+        events: The events of the sample (`EVENTS_SCHEMA`), with the changes.
+
     """
     schema = {"number": pl.Int64, "way": pl.String, "at_s": pl.Float64, "delay_s": pl.Float64}
     rows = [pl.DataFrame(schema=schema)]
@@ -126,12 +144,15 @@ def _yield_ways(requests: pl.DataFrame, changes: pl.DataFrame) -> Iterator[_Way]
 
 
 def _find_newest(at_s: Floats, numbers: Ints, until_s: Floats) -> Ints:
-    """Return, for each time in `until_s`, the highest number up to then; 0 before the first.
+    """Return, for each point in time, the highest number of all changes made until then; 0 before the first change.
 
     Args:
-        at_s: The times of `numbers`, in increasing order.
-        numbers: The numbers of changes.
-        until_s: The times to look up.
+        at_s: The times of the changes, in ascending order, shape (n,).
+        numbers: The numbers of the changes, shape (n,).
+        until_s: The points in time to look up, shape (m,).
+
+    Returns:
+        The numbers, shape (m,).
 
     """
     highest = np.concatenate([[0], np.maximum.accumulate(numbers)])

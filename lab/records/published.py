@@ -27,7 +27,10 @@ Value = str | int | float | bool | None
 
 
 class Source(BaseModel):
-    """One publication; `name` is the key of its study, `date` is ISO 8601 or a year, as far as it is given."""
+    """One publication that a study examines.
+
+    `name` is the key of the study. `date` is in ISO 8601 form or only a year, as the publication states it.
+    """
 
     name: str
     title: str
@@ -36,7 +39,7 @@ class Source(BaseModel):
 
 
 class PublishedColumn(BaseModel):
-    """The description of one column of a published table: its name, its type and the texts of its booleans."""
+    """The description of one column of a published table: its name, its type, and the texts for true and false."""
 
     name: str
     type: Literal["string", "integer", "number", "boolean"]
@@ -44,7 +47,14 @@ class PublishedColumn(BaseModel):
     false_values: tuple[str, ...] = Field(default=("false",), alias="falseValues")
 
     def typed(self, texts: pl.Series) -> pl.Series:
-        """Return the values of the cells; null for an empty cell, and for a cell that is not of the column's type."""
+        """Convert the cells of this column from text to its type.
+
+        The result is null for an empty cell, and for a cell that cannot be converted.
+
+        Args:
+            texts: The cells as the file has them.
+
+        """
         if self.type == "boolean":
             values = dict.fromkeys(self.true_values, True) | dict.fromkeys(self.false_values, False)
             return texts.replace_strict(values, default=None, return_dtype=pl.Boolean)
@@ -69,10 +79,10 @@ class Package(BaseModel):
 
 @cache
 def read_package() -> Package:
-    """Return the description of all published tables.
+    """Read the description of all published tables, `data/published/datapackage.json`.
 
     Raises:
-        UsageError: The description itself cannot be read.
+        UsageError: The file cannot be read.
 
     """
     try:
@@ -82,7 +92,7 @@ def read_package() -> Package:
 
 
 def list_sources() -> Mapping[str, Source]:
-    """Return the publications by the key of their study."""
+    """Return the publications, by the key of the study that examines each."""
     return {source.name: source for source in read_package().sources}
 
 
@@ -93,7 +103,10 @@ def list_names() -> list[str]:
 
 @cache
 def read_rows(name: str) -> Sequence[Mapping[str, Value]]:
-    """Return the rows of a table in the order of the file, with typed cells.
+    """Return the rows of a published table in the order of the file, each as column → value in the column's type.
+
+    Args:
+        name: The name of the table.
 
     Raises:
         UsageError: There is no such table, or a cell does not fit its column; the message names file, row and column.
@@ -104,13 +117,26 @@ def read_rows(name: str) -> Sequence[Mapping[str, Value]]:
 
 @cache
 def read_texts(name: str) -> Sequence[Mapping[str, str]]:
-    """Return the rows of a table in the order of the file, with every cell as the file writes it."""
+    """Return the rows of a published table in the order of the file, each as column → text as the file has it.
+
+    Args:
+        name: The name of the table.
+
+    """
     return _read_table(name)[1].fill_null("").to_dicts()
 
 
 @cache
 def read_frame(name: str) -> pl.DataFrame:
-    """Return a table with Int64, Float64, Boolean and String columns; it raises the errors of `read_rows`."""
+    """Return a published table as a data frame with Int64, Float64, Boolean and String columns.
+
+    Args:
+        name: The name of the table.
+
+    Raises:
+        UsageError: There is no such table, or a cell does not fit its column; the message names file, row and column.
+
+    """
     resource, written = _read_table(name)
     table = pl.DataFrame([column.typed(written[column.name]) for column in resource.columns])
     for column in resource.columns:
@@ -123,7 +149,15 @@ def read_frame(name: str) -> pl.DataFrame:
 
 @cache
 def _read_table(name: str) -> tuple[Resource, pl.DataFrame]:
-    """Return the description of a table, and the table with every cell as the file writes it."""
+    """Return the description of a published table, and the table with all cells as text.
+
+    Args:
+        name: The name of the table.
+
+    Raises:
+        UsageError: There is no such table, or its file is faulty.
+
+    """
     resource = next((resource for resource in read_package().resources if resource.name == name), None)
     if resource is None:
         raise UsageError("data/published", f"there is no table '{name}'", did_you_mean(name, list_names()))

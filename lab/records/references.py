@@ -45,41 +45,51 @@ Its arguments are the run's target, its facts and the rendered objects of a vari
 
 
 def boot_folders(folder: Path) -> list[Path]:
-    """Return the folders of a reference's runs: the reference itself, then the further boots by their number."""
+    """Return the folders of all runs of a committed reference, which measured one design on several boots of a machine.
+
+    The reference's folder is the first run itself; its subfolders `boot-2`, `boot-3`, … follow in the order of their
+    numbers.
+
+    Args:
+        folder: The folder of the reference.
+
+    """
     further = [path for path in folder.glob(f"{BOOT}*") if has_file(path, RUN) and _parse_number(path)]
     return [folder, *sorted(further, key=_parse_number)]
 
 
 def _parse_number(path: Path) -> int:
-    """Return the number of a further boot's folder; 0 where its name has none."""
+    """Return the number in the name of a folder such as `boot-2`; 0 if the name has none."""
     digits = path.name.removeprefix(BOOT)
     return int(digits) if digits.isdecimal() else 0
 
 
 def list_boots(record: RunRecord) -> list[str]:
-    """Return the ids of the boots on which a run was measured, in order.
+    """Return the ids of the machine's boots on which a run was measured, in order.
 
-    There are several where it was resumed on another boot.
+    There are several if the run was resumed after a reboot.
     """
     resumed = (facts["boot_id"] for facts in record.resumed if "boot_id" in facts)
     return list(dict.fromkeys([record.facts.get("boot_id", UNKNOWN), *resumed]))
 
 
 def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> tuple[Path, list[str]]:
-    """Pack a copy of a finished run into data/reference/NAME, as a new reference or as one more boot.
+    """Add a packed copy of a finished run to data/reference, as a new reference or as one more boot of an existing one.
 
-    The run itself is not changed.
+    A reference is a committed run; further runs of its design on other boots of a machine are stored below it. The
+    given run is not changed.
 
     Args:
-        run: A finished run.
+        run: The finished run.
         name: The name of the reference.
-        reduce: Omits from the manifests of both runs what may differ between boots of one design; None: nothing may differ.
+        reduce: A function that removes from manifests what may differ between boots; None = nothing may differ.
 
     Returns:
-        The new folder, and the facts of the machine that differ from those of the first run.
+        The new folder, and a text for each fact of the machine that differs from the first run: `FACT: FIRST / NEW`.
 
     Raises:
-        UsageError: The run has another design or a boot that is there already, is not finished, or exceeds `MOST_BYTES` when packed.
+        UsageError: The run has another design or a boot that the reference has already, is not finished, or is larger
+            than `MOST_BYTES` when packed.
 
     """
     folder = find_reference_folder(name)
@@ -97,13 +107,16 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> 
 
 
 def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None]) -> Path:
-    """Replace a reference and all its boots by a packed copy of a finished run, and return the reference's folder.
+    """Replace a committed reference and all its further boots by a packed copy of a finished run.
 
     Args:
-        run: A finished run that is not one of the reference's runs.
+        run: The finished run, which must not be one of the reference's runs.
         name: The name of the reference.
-        keep: Records the effects of a run that is removed; it is called with each such run and its folder's name, before anything is
-            removed.
+        keep: A function that records the effects of a run before it is removed. It is called with each old run and the
+            name of its folder.
+
+    Returns:
+        The folder of the reference.
 
     Raises:
         UsageError: There is no such reference, or the run is not finished or is part of the reference.
@@ -135,7 +148,12 @@ def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None])
 
 
 def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> None:
-    """Copy a run to the folder `final` and pack it there, completely or not at all.
+    """Copy a run to the folder `final` and pack it there (few files); the folder appears complete or not at all.
+
+    Args:
+        run: The run.
+        final: The new folder.
+        most_bytes: The largest size of the packed run in bytes; None = any size.
 
     Raises:
         UsageError: The packed run is larger than `most_bytes`.
@@ -161,11 +179,9 @@ def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> No
 
 
 def describe_boot(run: RunStore) -> str:
-    """Return on which boot a committed run was measured, and how many boots its reference has.
+    """Return a text about the boot of the machine on which a committed run was measured; empty for other runs.
 
-    Empty for a run that is not committed.
-
-    `one boot (AMD EPYC, 2026-11-24), of two that …/slow-link has: …`
+    Example: `one boot (AMD EPYC; 2026-11-24), of two that slow-link has: every interval here is of that boot alone`.
     """
     top = reference_folder()
     folder = run.folder.absolute()
@@ -180,7 +196,7 @@ def describe_boot(run: RunStore) -> str:
 
 
 def find_reference_folder(name: str) -> Path:
-    """Return the folder of the reference with this name.
+    """Return the folder for a committed reference of this name, which may not exist yet.
 
     Raises:
         UsageError: The name is a path, or begins with a dot.
@@ -194,20 +210,21 @@ def find_reference_folder(name: str) -> Path:
 def refuse_other_design(
     runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests | None = None
 ) -> None:
-    """Refuse a run that is not one more boot of a reference, with the design and the programs of its first run.
+    """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
-    Its arms (with baseline and manifests) and points (load, length, generator), its target, and whether each arm was measured as a pair must
-    be those of the first run; it may lack some of them. What a boot itself can change (kernel, processor, memory: the facts of
-    `lab.model.facts.read_machine_facts`) is part of what several boots are measured for, and is reported, not refused.
+    Its target, its arms (with baselines and manifests), its load points and its programs must be those of the first
+    run. Each arm must be measured as there, solo or as a pair. It may lack some arms and points. Facts that a boot
+    itself can change (kernel, processor, memory) may differ.
 
     Args:
         runs: The runs of the reference, the first one first.
         added: The run to add.
         name: The name of the reference.
-        reduce: As in `add_run`.
+        reduce: A function that removes from manifests what may differ between boots; None = nothing may differ.
 
     Raises:
-        UsageError: The run was measured on several boots, on an unknown boot or on one of the reference's boots, or it differs.
+        UsageError: The run differs, or it was measured on several boots, on an unknown boot, or on a boot that the
+            reference has already.
 
     """
     first, record = runs[0].record, added.record

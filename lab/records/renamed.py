@@ -21,27 +21,36 @@ from lab.model.variants.naming import aliases, stored_name
 
 @dataclass(frozen=True, slots=True)
 class RenamedNames:
-    """The names of one run that have changed, from stored to present; `variants` includes the names of arms."""
+    """The names of variants, arms and components (settings) in one stored run that have changed since, as old → new.
+
+    `variants` has the names of variants and of arms (variants in the run).
+    """
 
     variants: Mapping[str, str] = field(default_factory=dict[str, str])
     components: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def inverse(self) -> RenamedNames:
-        """The same names in the opposite direction, from present to stored."""
+        """A copy of the renamings with old and new names exchanged, to write a run under its stored names."""
         return RenamedNames(*({new: old for old, new in names.items()} for names in (self.variants, self.components)))
 
     def of(self, name: str) -> str:
-        """Return the translated name of a variant or arm; the name itself where it has not changed."""
+        """Return the new name of a variant or arm; a name that has not changed is returned as it is."""
         return self.variants.get(name, name)
 
     def in_fields(self, owner: object, *fields: str) -> dict[str, Any]:
-        """Return the translated names in these fields of an object, by field; None where a field is empty."""
+        """Return the new names for some fields of an object, by the name of the field.
+
+        Args:
+            owner: An object whose fields have names of variants or arms.
+            fields: The names of the fields; an empty or missing name stays as it is.
+
+        """
         return {name: value and self.of(value) for name in fields for value in [getattr(owner, name)]}
 
 
 def find_renamed(record: RunRecord) -> RenamedNames:
-    """Return the names of a run that have changed since it was stored."""
+    """Return the names of variants, arms and components (settings) in a stored run that have changed, as old → new."""
     names = [name for variant in record.variants.values() for name in (variant.name, variant.baseline)]
     names += [*(arm.variant for arm in record.arms), *(missing.variant for missing in record.not_measurable)]
     names += [record.at_knee.variant] if record.at_knee else []
@@ -62,7 +71,13 @@ def find_renamed(record: RunRecord) -> RenamedNames:
 
 
 def rename_run(record: RunRecord, names: RenamedNames) -> RunRecord:
-    """Return the run with its variants, arms and components under their translated names."""
+    """Return a copy of a run's record in which variants, arms and components (settings) have their new names.
+
+    Args:
+        record: The record.
+        names: The renamings; with `names.inverse` the record gets its stored names back.
+
+    """
     if not names.variants and not names.components:
         return record
 
@@ -105,7 +120,13 @@ def _rename_design(design: Design, names: RenamedNames) -> Design:
 
 
 def rename_sample(sample: Sample, names: RenamedNames) -> Sample:
-    """Return a sample with its arm, its variant and what they are compared with under their translated names."""
+    """Return a copy of a sample's record in which its arm, its variant and its baseline have their new names.
+
+    Args:
+        sample: The record.
+        names: The renamings; with `names.inverse` the sample gets its stored names back.
+
+    """
     if not names.variants:
         return sample
     pair = sample.pair and sample.pair.model_copy(update=names.in_fields(sample.pair, "against"))

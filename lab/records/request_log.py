@@ -28,13 +28,16 @@ _SIGN = b"="
 
 
 def encode_log(log: bytes) -> bytes:
-    """Return a log with its lines as differences; `decode_log` makes the same log of it again."""
+    """Return a log of requests in a compact form, in which a line is the difference to the line before.
+
+    `decode_log` restores the log byte for byte.
+    """
     last = _LastLine()
     return b"\n".join(map(last.difference_to, log.split(b"\n")))
 
 
 def decode_log(log: bytes) -> bytes:
-    """Return the log that these differences encode.
+    """Return the log of requests that `encode_log` has made compact.
 
     Raises:
         ValueError: A line that begins like a difference is not one.
@@ -45,16 +48,17 @@ def decode_log(log: bytes) -> bytes:
 
 
 class _LastLine:
-    """The state that the next line is encoded against: the last request of k6, and the last latency of hey."""
+    """The values of the last request in a k6 log and of the last latency in a hey log, to which differences refer."""
 
     def __init__(self) -> None:
         self.request: Numbers = (-1, 0, 0, 0, 0, 0)
         self.latency_us = 0
 
     def difference_to(self, line: bytes) -> bytes:
-        """Return a line as its difference to the last one of its kind, if it is a request or a latency.
+        """Return the compact form of a line of a log, and remember the line's values for the next one.
 
-        Any other line stays, with another sign in front if it begins like a difference.
+        A request of k6 or a latency of hey becomes its difference to the last one. Any other line stays as it is; if it
+        begins with `=`, the sign of differences, one more `=` is put in front.
         """
         if _LATENCY.fullmatch(line):
             before_us, self.latency_us = self.latency_us, int(line.replace(b".", b""))
@@ -77,7 +81,7 @@ class _LastLine:
         return _SIGN + line if line.startswith(_SIGN) else line
 
     def line(self, encoded: bytes) -> bytes:
-        """Return the line that a difference encodes.
+        """Return the original line of a log from its compact form, and remember the line's values for the next one.
 
         Raises:
             ValueError: The bytes begin like a difference and are not one.

@@ -59,16 +59,18 @@ of the load until the buffers on the way are full.
 def judge_sample(
     point: LoadPoint, used: CumulativeUsage, requests: int | None, loaded_s: float | None, in_turns: bool = False
 ) -> Steadiness | None:
-    """Judge whether one sample is steady; None where its load cannot be judged.
-
-    That is a load with a disruption, a load of a number of requests, and a load of which nothing was reported.
+    """Judge whether the rate and the CPU time per request of a sample stayed steady, or changed for good at some time.
 
     Args:
         point: The load point of the sample.
-        used: The usage of the sample, as `accumulate_usage` returns it.
-        requests: The number of requests in the sample.
-        loaded_s: How long the load lasted, since the first observation.
-        in_turns: Whether another system ran interleaved with this one, so that the rate per second shows nothing.
+        used: The cumulative usage of the sample's system, as `accumulate_usage` returns it.
+        requests: The number of requests in the sample; None = nothing was reported.
+        loaded_s: The length of the load in seconds, from the first observation on; None = nothing was reported.
+        in_turns: Whether the sample ran in time slices, alternating with another system. Then the rate is not judged.
+
+    Returns:
+        None if the load cannot be judged: it has a disruption or streams of events, ends after a number of requests, or
+        reported nothing.
 
     """
     if point.has_outcome or point.requests is not None or not requests or not loaded_s:
@@ -98,9 +100,9 @@ def judge_sample(
 
 
 def load_duration_s(sample: Sample) -> float | None:
-    """Return how long the load of a sample lasted, without the wait for late answers; None where it is not known.
+    """Return how long the load of a sample lasted in seconds, without the wait for late answers; None if unknown.
 
-    For one side of an interleaved pair it is the time of both sides together.
+    For one side of a pair in time slices, it is the time of both sides together.
     """
     if sample.untimed:
         return 2 * sample.pair.own_s if sample.pair and sample.pair.own_s else None
@@ -108,11 +110,13 @@ def load_duration_s(sample: Sample) -> float | None:
 
 
 def describe_change(change: Change, lasting: bool = True) -> str:
-    """Return the change in words: `11,300 req/s for 2 s, then 340`, or CPU time per request where the rate held.
+    """Return a lasting change in words: `11,300 req/s for 2 s, then 340`.
+
+    If only the CPU time per request changed, the text has that: `52 µs CPU per request for 2 s, then 75`.
 
     Args:
-        change: The lasting change within one sample.
-        lasting: Whether the text includes how long the first part lasted.
+        change: The change.
+        lasting: Whether to include the time before the change (`for 2 s`).
 
     """
     lasted = f"for {change.at_s:.0f} s, then" if lasting else "then"
@@ -124,15 +128,18 @@ def describe_change(change: Change, lasting: bool = True) -> str:
 
 
 def _round_off(value: float) -> str:
-    """Return a value with two significant digits below 1,000, and three from there on.
+    """Return a value with two significant digits if it is below 1,000, otherwise with three: `340`, `11,300`.
 
-    Values read from single seconds are no more exact than that.
+    Values that are read from single seconds are no more exact.
     """
     return f"{float(f'{value:.2e}' if value >= 1000 else f'{value:.1e}'):,.12g}"
 
 
 def add_cause(sample: Sample) -> Sample:
-    """Return the sample with the cause that its counters show added to the change that it records."""
+    """Return a copy of a sample in which its lasting change of rate or CPU time has a cause, as its counters show it.
+
+    A sample without such a change is returned unchanged.
+    """
     if sample.steadiness is None or (change := sample.steadiness.change) is None:
         return sample
     end, requests = sample.leftovers.get("end"), sample.requests or 0
@@ -144,7 +151,16 @@ def add_cause(sample: Sample) -> Sample:
 def judge_usage(
     point: LoadPoint, usage: pl.DataFrame, requests: int, loaded_s: float | None, in_turns: bool
 ) -> Steadiness | None:
-    """Judge whether one sample is steady, by its usage table; the other arguments are those of `judge_sample`."""
+    """Judge whether a sample was steady, as `judge_sample` does, but from its usage table.
+
+    Args:
+        point: The load point of the sample.
+        usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+        requests: The number of requests in the sample.
+        loaded_s: The length of the load in seconds, from the first observation on; None = unknown.
+        in_turns: Whether the sample ran in time slices, alternating with another system.
+
+    """
     used = accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
     return judge_sample(point, used, requests, loaded_s, in_turns)
 
@@ -157,15 +173,16 @@ def judge_unjudged(
     looks: Callable[[Sequence[str]], pl.DataFrame],
     judgements: dict[str, Steadiness | None],
 ) -> list[Sample]:
-    """Return the samples of a run, where those that count and have no judgement yet are judged.
+    """Judge whether a run's samples were steady, for all valid samples without such a judgement, and return all samples.
 
-    Both sides of a pair are invalid where either of them changes.
+    Older versions of the lab did not store a judgement. A sample that was not steady becomes invalid. If it is one side
+    of a pair, the other side becomes invalid, too.
 
     Args:
         samples: The samples of the run.
-        looks: Returns the usage tables (COLUMNS, with a column `sample`) of the samples with these ids; it is called only where a sample
-            is to be judged.
-        judgements: The judgements that were made before, by sample; the new ones are added.
+        looks: Returns the usage of the samples with the given ids as one table, with the columns `sample` and
+            `COLUMNS`. It is called only if there is a sample to judge.
+        judgements: The judgements from earlier calls, by the sample's id; new ones are added to it.
 
     """
     unjudged = [
@@ -186,12 +203,18 @@ def judge_unjudged(
 
 
 def _load_key(sample: Sample) -> tuple[int, int, int]:
-    """Return what both sides of a pair have in common, and no other sample of the run has."""
+    """Return a key that is equal for the two sides of a pair, and different for all other samples of the run."""
     return sample.order, sample.generation, sample.attempt
 
 
 def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
-    """Return the sample as it is, or invalid where it or the other side of its pair changed."""
+    """Return a sample, made invalid if it or the other side of its pair was not steady.
+
+    Args:
+        sample: The sample.
+        moved: The samples with a lasting change of rate or CPU time, by `_load_key`.
+
+    """
     changed_side = moved.get(_load_key(sample))
     own_change = sample.steadiness.change if sample.steadiness else None
     change = own_change or (changed_side.steadiness.change if changed_side and changed_side.steadiness else None)
@@ -206,9 +229,18 @@ def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sa
 
 
 def accumulate_usage(usage: pl.DataFrame) -> dict[str, CumulativeUsage]:
-    """Return the cumulative usage of each sample by role, from usage tables (COLUMNS, after a column `sample`).
+    """Return the cumulative CPU time and sent bytes of proxy and backend over the time of each sample.
 
-    A process that starts later counts from zero. What a namespace had sent before its first observation is not known.
+    The values are sums over all processes of the role. A process that starts during the sample counts from zero. Bytes
+    that were sent before the first observation are unknown, so counting begins there.
+
+    Args:
+        usage: The usage of several samples as one table. It has a column `sample` (the sample's id) and the columns in
+            `COLUMNS`.
+
+    Returns:
+        sample id → (role, column) → (times in seconds, cumulative values), with the column "cpu_s" or "sent_bytes".
+
     """
     process = ["sample", "role", "pid"]
     rows = (
@@ -236,9 +268,19 @@ def accumulate_usage(usage: pl.DataFrame) -> dict[str, CumulativeUsage]:
 
 
 def _split_into_seconds(used: CumulativeUsage, loaded_s: float) -> tuple[Source | None, SampleSeconds, float]:
-    """Return (what stands for the requests, its seconds, its sum over the sample).
+    """Divide a sample into full seconds, with the requests and the CPU time in each.
 
-    The first part is None where nothing of the backend was observed.
+    Requests are not counted second by second. So a measure that is proportional to them takes their place: the bytes
+    sent by the backend (by the proxy, if it answers from a cache) or, in old samples, the backend's CPU time.
+
+    Args:
+        used: The cumulative usage of the sample, as `accumulate_usage` returns it.
+        loaded_s: The length of the load in seconds.
+
+    Returns:
+        The measure ("sent-bytes" or "backend-cpu"; None if the backend was not observed), the seconds, and the
+        measure's sum over the sample.
+
     """
     sent = {role: _get_total(used, role, "sent_bytes") for role in ("proxy", "backend")}
     role = "backend" if sent["backend"] >= PROXY_ONLY * sent["proxy"] else "proxy"
@@ -253,14 +295,26 @@ def _split_into_seconds(used: CumulativeUsage, loaded_s: float) -> tuple[Source 
 
 
 def _get_total(used: CumulativeUsage, role: str, column: str) -> float:
-    """Return the sum over the sample; 0 where the column was not observed."""
+    """Return the sum of a column over the whole sample; 0 if it was not observed.
+
+    Args:
+        used: The cumulative usage of the sample, as `accumulate_usage` returns it.
+        role: "proxy" or "backend".
+        column: "cpu_s" or "sent_bytes".
+
+    """
     return float(used[role, column][1][-1]) if (role, column) in used else 0.0
 
 
 def _bound_full_seconds(times_s: Floats, loaded_s: float) -> Floats:
-    """Return the observations that bound full seconds of the load.
+    """Return the times of the observations that divide a load into full seconds.
 
-    Of several that lie together it is the last, and none lies after the load's end.
+    Observations after the load's end are left out. Of several observations close together only the last one is used.
+
+    Args:
+        times_s: The times of all observations in ascending order, shape (n,).
+        loaded_s: The length of the load in seconds.
+
     """
     inside = times_s[times_s <= times_s[0] + loaded_s + END_TOLERANCE_S]
     apart = np.diff(inside, append=np.inf) >= LEAST_DISTANCE_S

@@ -79,9 +79,13 @@ UNTIMED: Mapping[str, Any] = dict.fromkeys(("achieved_rps", "duration_s", "recor
 
 
 def new_id(label: str) -> str:
-    """Return a unique name for a run's folder that needs no quotes.
+    """Return a new unique name for a run's folder, such as `20261124-093000-keepalive-1a2b`.
 
-    It begins with the time (UTC), so that names sort by age.
+    It begins with the time (UTC), so that names sort by age, and needs no quotes in a shell.
+
+    Args:
+        label: The text in the middle of the name.
+
     """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", label)[:120]
@@ -98,7 +102,19 @@ def new_record(
     variants: Mapping[str, VariantRecord],
     recorded_facts: Mapping[str, str],
 ) -> RunRecord:
-    """Return a new run's record with an id; its generators and slots are still empty."""
+    """Return the record of a new run with a new id; the plan and the generators are filled in later.
+
+    Args:
+        label: The text in the run's id that names what is measured.
+        sweep: The name of the sweep (list of loads).
+        target: The name of the target (where systems run), such as "local".
+        command: The command line that starts the run.
+        arms: The variants under the names that they have in the run.
+        points: The load points.
+        variants: The record of each variant, by its name.
+        recorded_facts: The facts of machine and target, name → value.
+
+    """
     return RunRecord(
         id=new_id(f"{label.replace('+', '-')[:40]}-{sweep}"),
         created_at=format_now(),
@@ -119,10 +135,10 @@ def new_record(
 
 
 def run_names(folder: Path | None = None) -> list[str]:
-    """Return the names of the runs in a folder, the oldest first; folders that are not readable are left out.
+    """Return the names of all runs in a folder, the oldest first; runs that cannot be read are left out.
 
     Args:
-        folder: The folder of the runs; None: `runs_folder()`.
+        folder: The folder of the runs; None = `runs_folder()`.
 
     Raises:
         UsageError: The folder itself cannot be listed.
@@ -139,10 +155,16 @@ def run_names(folder: Path | None = None) -> list[str]:
 
 
 def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
-    """Return the error for a name that is not a run.
+    """Return the error for a name that is not a run's, with a remedy that depends on what the name is.
 
-    For an ablation it names the command that shows its runs, for another folder the runs in it. Where nothing has this name it names the
-    nearest run, or a committed run by its folder.
+    For an ablation (a series of runs) the remedy is the command that shows its runs. For another folder it names the
+    runs in the folder. For an unknown name it suggests the most similar run.
+
+    Args:
+        name: The name that the user gave.
+        folder: The folder that the name refers to, which may not exist.
+        ablation: Whether the folder is that of an ablation.
+
     """
     if ablation:
         remedy = f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`"
@@ -161,9 +183,10 @@ def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
 
 
 class RunStore:
-    """One run's folder in either form.
+    """The folder of one run, in the form with a folder per sample or in the packed form (few files).
 
-    The methods take and return the present names of variants; the files have the names under which the run was measured.
+    All methods take and return the present names of variants. The files keep the names that were valid when the run was
+    measured.
     """
 
     def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
@@ -176,23 +199,25 @@ class RunStore:
 
     @property
     def _form(self) -> Form:
-        """The form of the folder, detected again while it is a folder per sample.
+        """The reader of the run's folder: `PackedForm` if the run is packed, else `FolderForm` (a folder per sample).
 
-        Another process may pack it meanwhile.
+        It is determined anew until the folder is packed, because another process may pack it in the meantime.
         """
         if self._packed is None and is_packed(self.folder):
             self._packed = PackedForm(self.folder)
         return self._packed or self._folders
 
     def _read_form(self, read: Callable[[Form], Told], place: Callable[[Form], object], advice: str = "") -> Told:
-        """Read a part of the run's folder with `read`; raise a UsageError where the part cannot be read.
-
-        The form of a folder is how its files are stored: as a folder for each sample, or packed into a few files.
+        """Read a part of the run's folder, and raise a UsageError if it cannot be read.
 
         Args:
-            read: Takes the folder's form, and returns the part that is wanted.
-            place: Takes the folder's form, and returns the file or folder that the error names.
-            advice: More text for the error's remedy, which begins with "restore it from a copy"; empty: none.
+            read: A function that reads the part. It gets the reader of the folder's form (packed, or a folder per
+                sample).
+            place: A function that returns the file for the error message. It gets that reader, too.
+            advice: More text for the error's remedy, after "restore it from a copy"; empty = none.
+
+        Returns:
+            What `read` returns.
 
         """
         form = self._form
@@ -206,7 +231,13 @@ class RunStore:
 
     @classmethod
     def create(cls, record: RunRecord, manifests: Mapping[str, Sequence[Mapping[str, Any]]]) -> RunStore:
-        """Create the folder of a new run, with `run.json` and the rendered manifests of each variant in it."""
+        """Create the folder of a new run, with `run.json` and the manifests of each variant in it.
+
+        Args:
+            record: The record of the run.
+            manifests: The rendered Kubernetes objects of each variant, by the variant's name.
+
+        """
         store = cls(runs_folder() / record.id, record)
         with writing(store.folder):
             store._folders.create(manifests)
@@ -215,7 +246,7 @@ class RunStore:
 
     @classmethod
     def open(cls, name: str) -> RunStore:
-        """Return the run with this name, or in this folder (a name that contains a slash).
+        """Open a run by its name, or by the path of its folder (a text with a slash).
 
         Raises:
             UsageError: There is no such run, or it is damaged.
@@ -235,11 +266,11 @@ class RunStore:
 
     @property
     def packed(self) -> bool:
-        """The form of the folder: whether the run is finished and packed into few files."""
+        """True if the run's folder is in the packed form (few files), which only finished runs have."""
         return self._form is not self._folders
 
     def refuse_packed(self) -> None:
-        """Refuse a packed run, which cannot be resumed.
+        """Raise an error if the run is packed; a packed run is finished and cannot be resumed.
 
         Raises:
             UsageError: The run is packed.
@@ -250,20 +281,26 @@ class RunStore:
             raise UsageError(self.record.id, "is packed, so it is finished", remedy)
 
     def note_resumed(self, facts: Mapping[str, str]) -> None:
-        """Record that the run is resumed now, and which facts differ from those it began with."""
+        """Record in `run.json` that the run is resumed now, and which facts of the machine have changed since it began.
+
+        Args:
+            facts: The facts of machine and target as they are now: name → value.
+
+        """
         changed = {key: value for key, value in facts.items() if self.record.facts.get(key) != value}
         self._rewrite_record(resumed=(*self.record.resumed, {"at": format_now(), **changed}))
 
     def extend(self, point: LoadPoint, slot: tuple[int, str, str], generator: Mapping[str, str | None]) -> None:
-        """Add a slot (block, arm, point) at the end of the plan, before it is measured.
+        """Add a planned measurement at the end of the run's plan, and store it before it is measured.
 
         Args:
-            point: The load point of the slot, which may be new.
-            slot: The block, the arm and the point's name.
-            generator: The record of the generator for this point.
+            point: The load point, which may be new to the run.
+            slot: The number of the block (repetition), the name of the arm (a variant in the run), and the name of the
+                point.
+            generator: The record of the load generator for this point, such as its name and version.
 
         Raises:
-            ValueError: The slot or the point does not fit the run.
+            ValueError: The measurement or the point does not fit the run.
 
         """
         record = self.record
@@ -287,15 +324,18 @@ class RunStore:
         )
 
     def _rewrite_record(self, **changes: object) -> None:
-        """Change fields of the run's record, here and in its file."""
+        """Change fields of the run's record, in memory and in `run.json`."""
         self.record = self.record.model_copy(update=changes)
         self.write(RUN, rename_run(self.record, self.names.inverse))
 
     def write(self, name: str, record: BaseModel) -> None:
-        """Write a record about the run as a whole.
+        """Write a file about the run as a whole into its folder.
 
-        That is the run's record, ROUNDTRIP (the bare network, measured once), or KNEE. KNEE has what a search found, for other programs: the
-        lab itself never reads it, since the samples have the same information.
+        Args:
+            name: The name of the file: RUN (the run's record), ROUNDTRIP (the round-trip times without a proxy), or
+                KNEE (the result of a search for the highest rate, for other programs to read).
+            record: The content.
+
         """
         with writing(self.folder):
             replace_file(self.folder / name, json_bytes(record))
@@ -303,7 +343,7 @@ class RunStore:
     # -- samples ----------------------------------------------------------------------------------------
 
     def stored_samples(self) -> list[Sample]:
-        """Return the record of every sample as it was written, in plan order.
+        """Return the records of all samples as they were written, in the order of the plan.
 
         Raises:
             UsageError: A sample is damaged; the message names the first one.
@@ -313,12 +353,13 @@ class RunStore:
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the record of every sample in plan order, each with a judgement of its steadiness.
+        """Return the records of all samples in the order of the plan, each judged whether it was steady.
 
-        Samples of earlier labs, which recorded no judgement, are judged now.
+        Samples of older versions of the lab have no stored judgement. They are judged now, and may become invalid.
 
         Args:
-            wanted: Selects samples. It must select both sides of a pair or neither, since both are needed to judge it.
+            wanted: A function that selects samples. It must select both sides of a pair or neither, because a pair is
+                judged as a whole.
 
         Raises:
             UsageError: A sample is damaged.
@@ -339,22 +380,25 @@ class RunStore:
         events: pl.DataFrame | None = None,
         left: Mapping[str, bytes] | None = None,
     ) -> None:
-        """Write the folder of one sample, completely or not at all.
+        """Write the folder of one sample in such a way that it appears complete or not at all.
 
         Args:
-            sample: The record, to which the digest of the verbatim output is added.
-            raw: The verbatim output of the generator.
-            histograms: The histograms by series.
-            usage: The usage table.
-            events: The events; None for a load without a disruption.
-            left: The generator's files by name, which are kept as they are.
+            sample: The record; the digest of `raw` is added to it.
+            raw: The output of the generator, unchanged.
+            histograms: The latency histograms, by series ("latency", "service").
+            usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+            events: The events (`EVENTS_SCHEMA`); None for a load without a disruption.
+            left: Further files that the generator wrote: name → content.
 
         """
         stored = rename_sample(sample, self.names.inverse)
         self._folders.write_sample(stored, raw, histograms, usage, events, left or {})
 
     def mark_interrupted(self, samples: Sequence[Sample]) -> None:
-        """Mark samples as invalid because their whole block is measured again; `detail` keeps their old verdict."""
+        """Mark samples as invalid because their block (repetition) was interrupted and is measured again as a whole.
+
+        The old verdict is kept in the text `detail` of each sample.
+        """
         for sample in samples:
             was = sample.verdict if sample.reason is None else f"{sample.verdict}: {sample.reason}"
             detail = f"block interrupted and measured again (was {was}) {sample.detail}".strip()
@@ -366,14 +410,14 @@ class RunStore:
     # -- verbatim output --------------------------------------------------------------------------------
 
     def raw(self, sample: Sample) -> tuple[str, str]:
-        """Return stdout and stderr of the generator, verbatim."""
+        """Return the generator's stdout and stderr of a sample, unchanged."""
         advice = f"; without --from-raw, `just table {self.record.id}` does not read it"
         return self._read_form(
             lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), advice
         )
 
     def result(self, sample: Sample) -> GeneratorResult:
-        """Return what the generator reported, parsed again from its verbatim output.
+        """Return the generator's report of a sample, parsed again from its stored output.
 
         Raises:
             UsageError: The output is damaged.
@@ -387,9 +431,9 @@ class RunStore:
             raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
 
     def requests(self, sample: Sample) -> pl.DataFrame:
-        """Return every request of a logged load by the lab's clock, from the verbatim output.
+        """Return every request of a sample as a table (`REQUESTS_SCHEMA`), with times by the lab's clock.
 
-        The columns are those of `lab.model.requests.REQUESTS_SCHEMA`.
+        The table is read from the generator's output. Only loads with a disruption have it.
 
         Raises:
             UsageError: The output is damaged, or has no log of requests.
@@ -404,14 +448,14 @@ class RunStore:
         return shifted(log, sample.clock_offset_s or 0.0)
 
     def raw_place(self, sample: Sample) -> str:
-        """Return the name of a sample's verbatim output for messages."""
+        """Return how error messages name the place of the generator's output of a sample."""
         try:
             return str(self._form.raw(sample.id))
         except (OSError, ValueError):
             return str(self.folder)
 
     def raw_held(self, sample: Sample) -> bool:
-        """Return whether the verbatim output has the digest that the sample's record notes.
+        """Return whether the stored output of the generator has the digest that is in the sample's record.
 
         Raises:
             OSError: The output cannot be read.
@@ -421,7 +465,13 @@ class RunStore:
         return self._form.holds(sample)
 
     def left(self, sample: Sample, name: str) -> bytes | None:
-        """Return a file that the generator itself wrote for a sample; None where it left no such file."""
+        """Return the content of a file that the generator wrote in addition to its output; None if there is no such file.
+
+        Args:
+            sample: The sample.
+            name: The name of the file, such as `k6-summary.json`.
+
+        """
         return self._read_form(
             lambda form: form.left(sample.id, name), lambda _: f"{self.folder}: {name} of {sample.id}"
         )
@@ -429,7 +479,14 @@ class RunStore:
     # -- tables -----------------------------------------------------------------------------------------
 
     def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
-        """Return a sample's histogram, as stored or else from its verbatim output; None where it recorded none.
+        """Return a latency histogram of a sample, as stored or else parsed from the generator's output.
+
+        Args:
+            sample: The sample.
+            series: "latency", or "service" (counted from when a request was sent, not from when it was due).
+
+        Returns:
+            None if the sample has no such histogram.
 
         Raises:
             UsageError: The histogram or the output is damaged.
@@ -444,7 +501,7 @@ class RunStore:
         return (self._read_histograms_again(sample) if stored is None else stored).get(series)
 
     def ready(self) -> None:
-        """Read the histograms of the steady loads from the verbatim output, where no cache has them yet.
+        """Fill the cache of latency histograms now, if it is missing, so that later reads are fast.
 
         Raises:
             UsageError: An output is damaged.
@@ -467,14 +524,19 @@ class RunStore:
         return self._read_again[sample.id]
 
     def _yield_all_histograms(self, form: PackedForm) -> Iterator[tuple[str, str, Mapping[str, Histogram]]]:
-        """Yield (sample, state of its output, histograms by series) for every output that can be read."""
+        """Yield the histograms of every sample whose generator output can be parsed.
+
+        Yields:
+            The sample's id, the text that identifies its output (`PackedForm.state`), and the histograms by series.
+
+        """
         for sample in form.samples():
             if sample.histogram is not None:
                 with suppress(UsageError):
                     yield sample.id, form.state(sample.id), self.result(sample).histograms
 
     def manifests(self, variant: str) -> list[dict[str, Any]]:
-        """Return the rendered objects of a variant of this run, as they were applied.
+        """Return the Kubernetes objects of a variant as they were applied in this run.
 
         Raises:
             UsageError: They cannot be read.
@@ -489,17 +551,17 @@ class RunStore:
         return self._read_form(read, methodcaller("manifests_path", stored))
 
     def manifests_path(self, variant: str) -> Path:
-        """Return the YAML file with a variant's rendered objects; in a packed run one xz file has all variants."""
+        """Return the path of the file with a variant's manifests: YAML, or in a packed run an xz file for all variants."""
         return self._form.manifests_path(self.names.inverse.of(variant))
 
     def usage(self, sample: Sample) -> pl.DataFrame:
-        """Return what the processes of a sample used, second by second, with the columns of `USAGE_SCHEMA`."""
+        """Return the CPU and memory of each process during a sample, second by second, as a table (`USAGE_SCHEMA`)."""
         return self._read_table(USAGE, sample, lambda form: form.usage(sample.id))
 
     def events(self, sample: Sample) -> pl.DataFrame:
-        """Return what happened to the system during a sample: the columns of `lab.model.events.EVENTS_SCHEMA`.
+        """Return the events that happened to the system during a sample, as a table (`EVENTS_SCHEMA`).
 
-        A steady load has no rows.
+        The table is empty for a load without a disruption.
         """
         if sample.point.disturbance is None:
             return pl.DataFrame(schema=EVENTS_SCHEMA)
@@ -512,14 +574,14 @@ class RunStore:
     # -- what was brought up, and the lock --------------------------------------------------------------
 
     def _name_bring_up(self, block: int, arm: str, generation: int, point: str, fresh: int = 0) -> str:
-        """Return the file name, without its ending, of what is stored of a bring-up.
+        """Return the file name, without its ending, for the records of one start of a system, such as `b01-keepalive`.
 
         Args:
-            block: The block of the bring-up.
-            arm: The arm, or two arms with `-beside-` between them.
-            generation: How often the block had been begun anew after an interruption.
-            point: The point that the bring-up was for; empty where it was for several.
-            fresh: How often the system had been brought up anew in its block.
+            block: The number of the block (repetition of all measurements).
+            arm: The name of the arm (a variant in the run), or the names of a pair's arms with `-beside-` between them.
+            generation: How many times the block was started again after an interruption.
+            point: The load point, if the system was started for a single one; else empty.
+            fresh: How many times the system had been started again in its block, because of what earlier loads left.
 
         """
         stored = "-beside-".join(map(self.names.inverse.of, arm.split("-beside-")))
@@ -536,18 +598,18 @@ class RunStore:
         fresh: int = 0,
         deployed: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write what was read back after a bring-up, and on a cluster the pods that came up.
+        """Write what was read back from a system after its start, and on a cluster its pods.
 
-        A resumed block adds files and replaces none.
+        A file of an earlier start is never replaced.
 
         Args:
-            block: The block of the bring-up.
-            arm: The arm, or two arms with `-beside-` between them.
-            generation: How often the block had been begun anew after an interruption.
-            readings: What was read back (`Reading.as_json`).
-            point: The point that the bring-up was for; empty where it was for several.
-            fresh: How often the system had been brought up anew in its block.
-            deployed: The pods that came up; empty where there are no pods.
+            block: The number of the block (repetition of all measurements).
+            arm: The name of the arm (a variant in the run), or the names of a pair's arms with `-beside-` between them.
+            generation: How many times the block was started again after an interruption.
+            readings: The results of the read-backs, checks that settings took effect (`Reading.as_json`).
+            point: The load point, if the system was started for a single one; else empty.
+            fresh: How many times the system had been started again in its block, because of what earlier loads left.
+            deployed: The pods; empty if there are none.
 
         """
         stem = self._name_bring_up(block, arm, generation, point, fresh)
@@ -556,12 +618,12 @@ class RunStore:
             self._folders.write_brought_up(DEPLOYED, stem, deployed)
 
     def readings(self, sample: Sample) -> list[dict[str, Any]]:
-        """Return what was read back of the system that a sample measured (`Reading.as_json`).
+        """Return the results of the read-backs (checks that settings took effect) of the system that a sample measured.
 
-        It is empty where nothing was to be read back.
+        Each result has the form of `Reading.as_json`. The list is empty if the variant has no checks.
 
         Raises:
-            UsageError: It is missing or damaged.
+            UsageError: The file is missing or damaged.
 
         """
         point = sample.point.name if sample.point.has_outcome else ""
@@ -574,10 +636,10 @@ class RunStore:
         return readings
 
     def roundtrip(self) -> RoundTrip | None:
-        """Return the round trip of the bare network; None while it has not been tried.
+        """Return the round-trip times between client and backend without a proxy; None if they were not measured yet.
 
         Raises:
-            UsageError: It is damaged.
+            UsageError: The file is damaged.
 
         """
         advice = "" if self.packed else f", or move it away and `--resume {self.record.id}` measures it again"
@@ -585,15 +647,15 @@ class RunStore:
         return self._read_form(lambda form: form.roundtrip(), lambda _: place, advice)
 
     def clear_partial(self) -> None:
-        """Remove what an interrupted lab left half written."""
+        """Remove the incomplete folders of samples that an interrupted process has left."""
         self._folders.clear_partial()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run's lock, so that only one lab writes into the run.
+        """Hold a lock on the run's folder inside the `with` block, so that only one process writes into the run.
 
         Raises:
-            UsageError: Another lab holds the lock, or the folder cannot be read or locked.
+            UsageError: Another process holds the lock, or the folder cannot be read or locked.
 
         """
         try:
@@ -621,22 +683,29 @@ def _make_load(sample: Sample) -> GeneratorLoad:
 
 
 class Reparsed(RunStore):
-    """A run whose numbers from generators are parsed again from the verbatim output by today's parsers.
+    """A run whose numbers are parsed again from the generators' stored outputs, by the present parsers.
 
-    Verdicts stay, since they rest on observations during the measurement that the output does not contain.
+    The verdicts (valid or invalid) stay as they were stored, because they depend on observations that the outputs do
+    not contain.
     """
 
     @classmethod
     def of(cls, store: RunStore) -> Reparsed:
-        """Return the same run with its numbers parsed again."""
+        """Return a stored run as one whose numbers are parsed again."""
         return cls(store.folder, store.record, store.names)
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the samples as `RunStore.samples` does, with their numbers parsed again."""
+        """Return the samples as `RunStore.samples` does, with the numbers parsed again from the generators' outputs."""
         return [self._reparse(sample) for sample in super().samples(wanted)]
 
     def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
-        """Return a sample's histogram from its verbatim output; None where `samples` has not parsed one."""
+        """Return a latency histogram that `samples` has parsed from the output; None if it has parsed none.
+
+        Args:
+            sample: The sample.
+            series: "latency", or "service" (counted from when a request was sent, not from when it was due).
+
+        """
         return self._read_again.get(sample.id, {}).get(series)
 
     def _reparse(self, sample: Sample) -> Sample:
@@ -658,7 +727,12 @@ class Reparsed(RunStore):
 
 
 def reported_fields(result: GeneratorResult | None) -> dict[str, Any]:
-    """Return the fields of a sample that its generator reported; empty where it reported nothing."""
+    """Return the fields of a sample's record that come from the generator's report, by name.
+
+    Args:
+        result: The report; None = there is none, and the result is empty.
+
+    """
     if result is None:
         return {}
     return {

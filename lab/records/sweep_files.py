@@ -16,9 +16,12 @@ from lab.model.sweeps import FOLDER, PointSpec, Sweep, SweepForm, find_file_of_f
 
 
 def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
-    """Return the name of a sweep and the sweep: one in `lab/sweeps/`, or a file given by its path (ends in .toml).
+    """Read a sweep (a list of loads) by its name in `lab/sweeps/`, or from a file whose path ends in .toml.
 
-    A sweep without a file may be a form in another sweep's file: `okd-quick` is `[forms.quick]` in `okd.toml`.
+    A sweep may be a form in another sweep's file: `okd-quick` is the table `[forms.quick]` in `okd.toml`.
+
+    Returns:
+        The name of the sweep, and the sweep.
 
     Raises:
         UsageError: There is no such sweep or file, or the file is not a valid sweep.
@@ -39,7 +42,11 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
 
 
 def _read_sweep(path: Path, form: str | None = None) -> Sweep:
-    """Return the sweep of a file, or a form of it.
+    """Read a sweep's file, and return the sweep or one of the forms that the file defines.
+
+    Args:
+        path: The file.
+        form: The name of the form; None = the sweep itself.
 
     Raises:
         FileNotFoundError: There is no such file.

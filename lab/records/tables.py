@@ -67,12 +67,12 @@ BROKEN = (zipfile.BadZipFile, EOFError, zstandard.ZstdError, lzma.LZMAError)
 
 
 class DamagedError(ValueError):
-    """The error for stored bytes that are not what they should be; the message says in which way."""
+    """The error that stored bytes are damaged; the message states how."""
 
 
 @contextmanager
 def damage_as_error() -> Iterator[None]:
-    """Turn what libraries raise for damaged bytes into a DamagedError."""
+    """Turn the errors that libraries raise for damaged bytes into a DamagedError, inside a `with` block."""
     try:
         yield
     except (*BROKEN, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
@@ -85,12 +85,19 @@ def join_lines(error: Exception) -> str:
 
 
 def make_unreadable_error(path: Path, error: OSError, remedy: str) -> UsageError:
-    """Return the error for a file or folder that the system does not allow to read."""
+    """Return the error for a file or folder that the operating system does not let the lab read.
+
+    Args:
+        path: The file or folder, used if `error` does not name one.
+        error: The error of the operating system.
+        remedy: What the user can do.
+
+    """
     return UsageError(str(error.filename or path), f"cannot be read: {error.strerror}", remedy)
 
 
 def has_file(folder: Path, name: str) -> bool:
-    """Return whether a folder has a file of that name; False where the folder is not readable."""
+    """Return whether a folder has a file of this name; False if the folder cannot be read."""
     try:
         return (folder / name).is_file()
     except OSError:
@@ -101,7 +108,12 @@ def has_file(folder: Path, name: str) -> bool:
 
 
 def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
-    """Return the rows of hist.parquet for histograms by series."""
+    """Return latency histograms as a table with one row per bucket that is not empty (`HISTOGRAM_SCHEMA`).
+
+    Args:
+        histograms: The histograms, by series ("latency", "service").
+
+    """
     frames = [pl.DataFrame(schema=HISTOGRAM_SCHEMA)]
     for series, histogram in histograms.items():
         filled = histogram.counts.nonzero()[0]
@@ -111,7 +123,11 @@ def histogram_frame(histograms: Mapping[str, Histogram]) -> pl.DataFrame:
 
 
 def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str, Histogram]:
-    """Return the histograms in a hist.parquet by series, where a series has any row.
+    """Read a file hist.parquet, and return the latency histograms in it, by series ("latency", "service").
+
+    Args:
+        path: The file.
+        kind: What the generator reported: "exact" counts, or only "quantiles", from which the counts were estimated.
 
     Raises:
         OSError: The file cannot be read.
@@ -126,15 +142,15 @@ def read_histograms(path: Path, kind: Literal["exact", "quantiles"]) -> dict[str
 
 
 def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"]) -> Histogram:
-    """Return a histogram from its buckets that are not empty and their counts.
+    """Return a histogram from the numbers of its buckets that are not empty, and their counts.
 
     Args:
         buckets: The numbers of the buckets, shape (n,).
         filled: The count of each of these buckets, shape (n,).
-        kind: Whether the histogram has exact counts or only quantiles.
+        kind: What the generator reported: "exact" counts, or only "quantiles", from which the counts were estimated.
 
     Raises:
-        DamagedError: A bucket does not exist, occurs twice, or is empty.
+        DamagedError: A bucket does not exist, occurs twice, or has the count 0.
 
     """
     sound = buckets.shape == filled.shape and ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
@@ -146,12 +162,14 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
 
 
 def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.DataFrame:
-    """Return a table with these columns; columns that earlier labs did not write are null.
+    """Read a Parquet file, and return its table with the columns of a schema.
+
+    Columns that older versions of the lab did not write (`tid`, `sent_bytes`) are null if they are missing.
 
     Args:
-        path: The Parquet file.
+        path: The file.
         schema: The columns and their types.
-        exact: Whether the table must have exactly these columns; if not, its other columns are not read.
+        exact: Whether the file must have exactly these columns. If not, its other columns are not read.
 
     Raises:
         OSError: The file cannot be read.
@@ -172,21 +190,33 @@ def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.
 
 
 def round_to_microseconds(usage: pl.DataFrame) -> pl.DataFrame:
-    """Return a usage table with its times and CPU seconds rounded to 2⁻²⁰ s.
+    """Return a usage table with its times and CPU seconds rounded to 2⁻²⁰ s (about a microsecond).
 
-    An observation takes longer than that, and the kernel's nanoseconds do not compress.
+    A single observation takes longer than that, and unrounded values would not compress well.
     """
     return usage.with_columns((pl.col("t_s", "cpu_s") * UNITS_PER_SECOND).round() / UNITS_PER_SECOND)
 
 
 def join_tables(frames: Mapping[str, pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
-    """Return one table of the rows of many samples, with the name of the sample as the first column."""
+    """Join the tables of several samples into one, whose first column `sample` names the sample of each row.
+
+    Args:
+        frames: The table of each sample, by the sample's id.
+        schema: The columns of the tables and their types.
+
+    """
     empty = pl.DataFrame(schema={SAMPLE: pl.String, **schema})
     return pl.concat([empty, *(rows.select(pl.lit(name).alias(SAMPLE), *schema) for name, rows in frames.items())])
 
 
 def read_joined_tables(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
-    """Return the rows in a joined table by sample, where a sample has any.
+    """Read a file that `join_tables` made, and return the table of each sample, by the sample's id.
+
+    Samples without rows are missing.
+
+    Args:
+        path: The Parquet file.
+        schema: The columns and their types, without the column `sample`.
 
     Raises:
         OSError: The file cannot be read.
@@ -205,13 +235,16 @@ def read_joined_tables(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.Da
 
 
 def events_frame(events: Iterable[Event]) -> pl.DataFrame:
-    """Return the rows of events.parquet, sorted by time."""
+    """Return events as a table (`EVENTS_SCHEMA`), sorted by time."""
     rows = [asdict(event) for event in sorted(events, key=lambda event: event.at_s)]
     return pl.DataFrame(rows, schema=EVENTS_SCHEMA)
 
 
 def parquet_bytes(frame: pl.DataFrame) -> bytes:
-    """Return a table as the smallest Parquet file: compressed by brotli, which is slow but runs only once."""
+    """Return a table as the bytes of a Parquet file that is as small as possible.
+
+    It is compressed by brotli, which is slow, but is needed only once per run.
+    """
     written = io.BytesIO()
     frame.write_parquet(written, compression="brotli", compression_level=11, statistics=False)
     return written.getvalue()
@@ -221,29 +254,40 @@ def parquet_bytes(frame: pl.DataFrame) -> bytes:
 
 
 def join_raw(stdout: str, stderr: str) -> str:
-    """Return the verbatim output of a generator as one text, the form in which it is packed."""
+    """Return a generator's stdout and stderr as one text, with a mark between them if stderr is not empty."""
     return stdout + (STDERR_MARK + stderr if stderr else "")
 
 
 def compute_digest(raw: bytes) -> str:
-    """Return the digest that sample.json has as `raw_sha256`: that of the unpacked verbatim output."""
+    """Return the SHA-256 digest of a generator's output, as it is stored in `raw_sha256` of sample.json.
+
+    Args:
+        raw: The output, not compressed.
+
+    """
     return hashlib.sha256(raw).hexdigest()
 
 
 def raw_bytes(raw: str) -> bytes:
-    """Return verbatim output as the bytes that the generator printed."""
+    """Return a generator's output as the bytes that it printed, even if they are not valid UTF-8."""
     return raw.encode("utf-8", "surrogateescape")
 
 
 def pack_raw(raw: str, level: int = 3) -> bytes:
-    """Return verbatim output compressed by zstd."""
+    """Return a generator's output compressed by zstd.
+
+    Args:
+        raw: The output, as from `join_raw`.
+        level: The level of compression, from 1 (fast) to 22 (small).
+
+    """
     return zstandard.compress(raw_bytes(raw), level)
 
 
 def compress(content: bytes) -> bytes:
-    """Return bytes compressed by xz as much as possible.
+    """Return bytes compressed by xz, as small as possible.
 
-    The window is no larger than the content, so that reading needs no more memory than that.
+    The compression window is not larger than the content, so that decompressing needs no more memory than that.
     """
     window = min(max(len(content), 4096), MOST_WINDOW)
     text = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "pb": 0, "dict_size": window}]
@@ -251,7 +295,10 @@ def compress(content: bytes) -> bytes:
 
 
 def read_raw(path: OutputPlace) -> tuple[str, str]:
-    """Return stdout and stderr of packed verbatim output.
+    """Read a generator's compressed output, and return its stdout and stderr.
+
+    Args:
+        path: The file, or the member of a packed run's archive.
 
     Raises:
         OSError: The file cannot be read.
@@ -263,7 +310,10 @@ def read_raw(path: OutputPlace) -> tuple[str, str]:
 
 
 def read_output(path: OutputPlace) -> bytes:
-    """Return packed verbatim output as `join_raw` made it.
+    """Read a generator's compressed output, and return it as one text in bytes, as `join_raw` joined it.
+
+    Args:
+        path: The file, or the member of a packed run's archive. Its name determines how it is decompressed.
 
     Raises:
         OSError: The file cannot be read.
@@ -282,7 +332,11 @@ def read_output(path: OutputPlace) -> bytes:
 
 
 def decompress(content: bytes, xz: bool = False) -> bytes:
-    """Return the content of a zstd or xz stream.
+    """Decompress a zstd or xz stream.
+
+    Args:
+        content: The stream.
+        xz: Whether it is xz; if not, it is zstd.
 
     Raises:
         DamagedError: The stream is damaged, cut short, or followed by more bytes.
@@ -297,7 +351,11 @@ def decompress(content: bytes, xz: bool = False) -> bytes:
 
 
 def text_of(content: bytes, xz: bool = False) -> str:
-    """Return the content of a zstd or xz stream as UTF-8 text.
+    """Decompress a zstd or xz stream of UTF-8 text.
+
+    Args:
+        content: The stream.
+        xz: Whether it is xz; if not, it is zstd.
 
     Raises:
         ValueError: The stream is damaged, or not UTF-8.

@@ -24,7 +24,11 @@ ON_PREFIX = "on "
 
 
 class TrialResult(Record):
-    """The result for one variant or sweep; `detail` is how many checks held, or what went wrong."""
+    """The result of trying one variant or sweep (list of loads) on a target (place to run systems), without measuring.
+
+    `outcome` is "holds", "accepted", "not measurable" or "FAILED". `detail` is the number of passed checks, or what
+    went wrong.
+    """
 
     outcome: str = Field(
         description="holds (came up and was read back), accepted (a sweep's points), not measurable, FAILED"
@@ -32,14 +36,17 @@ class TrialResult(Record):
     detail: str = ""
 
     def on_present_name(self) -> TrialResult:
-        """Return the result with the present name of the variant with which the sweep was accepted."""
+        """Return a copy of the result with the present name of the variant in its `detail`.
+
+        The detail of a sweep has the form `on VARIANT`; other results are returned unchanged.
+        """
         if not self.detail.startswith(ON_PREFIX):
             return self
         return self.model_copy(update={"detail": f"{ON_PREFIX}{stored_name(self.detail.removeprefix(ON_PREFIX))}"})
 
 
 class TargetTrial(Record):
-    """The content of data/trials/TARGET.json: the results of every variant and sweep on one target."""
+    """The content of data/trials/TARGET.json: which variants and sweeps (of loads) one target (place to run) supports."""
 
     target: str
     tried_at: str
@@ -53,13 +60,13 @@ class TargetTrial(Record):
 
     @property
     def place(self) -> str:
-        """The path of the trial's file from the top of the checkout."""
+        """The path of the file with this trial, relative to the top of the checkout."""
         return f"{TOP}/{self.target}.json"
 
 
 @cache
 def read_trials() -> Mapping[str, TargetTrial]:
-    """Return the committed trials by target, each variant by its present name.
+    """Return the committed trials by the name of the target (place to run systems), with present names of variants.
 
     Raises:
         UsageError: A file is damaged.
@@ -78,7 +85,7 @@ def read_trials() -> Mapping[str, TargetTrial]:
 
 
 def write_trial(trial: TargetTrial) -> Path:
-    """Write a trial into data/trials and return the path of its file."""
+    """Write a trial into its file in data/trials, and return the path of the file."""
     path = FOLDER / f"{trial.target}.json"
     with writing(path):
         FOLDER.mkdir(exist_ok=True)

@@ -119,14 +119,15 @@ It is written unpacked, so that differences can be read.
 
 
 def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
-    """Replace the paths of this machine's folders in printed content by placeholders, such as CHECKOUT.
+    """Replace the paths of this machine's folders in an output by placeholders, such as CHECKOUT.
 
-    The .cache of any checkout is among these folders, because samples record where their generators were.
+    So dumps of different checkouts can be compared. The folder .cache of any checkout is replaced, too, because samples
+    record where their generators were.
 
     Args:
-        content: What a command line printed or wrote.
-        code: The checkout whose code ran.
-        scratch: The folder that stood for OUT.
+        content: The output of a command line, or a file that it wrote.
+        code: The folder of the checkout whose code ran; it becomes CHECKOUT.
+        scratch: The temporary folder of the command line's files; it becomes OUT.
 
     """
     placeholders = {scratch: "OUT", os.environ["LAB_RUNS"]: "RUNS", str(code): "CHECKOUT", str(ROOT): "CHECKOUT"}
@@ -136,13 +137,13 @@ def mask_places(content: bytes, code: Path, scratch: str) -> bytes:
 
 
 def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path) -> str:
-    """Run one command line in this process, write its output as files of a dump, and return its stdout.
+    """Run one command line in this process, write its output into files of a dump, and return its stdout.
 
     Args:
         template: The command line without `lab`, with placeholders such as RUN and OUT.
-        values: Placeholder → its value; OUT is a new temporary folder.
+        values: The value of each placeholder except OUT, which is a new temporary folder.
         folder: The folder of the dump to write to.
-        code: The checkout whose code runs.
+        code: The folder of the checkout whose code runs.
 
     """
     with TemporaryDirectory(prefix="dump-") as scratch:
@@ -167,10 +168,13 @@ def dump_line(template: str, values: Mapping[str, str], folder: Path, code: Path
 
 
 def run_verb(arguments: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
-    """Run `python -m lab ARGUMENTS` in this process, with stdout and stderr going to files, not to a terminal.
+    """Run `python -m lab ARGUMENTS` in this process, with stdout and stderr redirected to files.
+
+    Args:
+        arguments: The arguments. A former name of a verb is replaced by the present one.
 
     Returns:
-        (exit status, content of stdout, content of stderr).
+        The exit status, the content of stdout, and the content of stderr.
 
     """
     from lab.__main__ import main
@@ -200,13 +204,13 @@ def run_verb(arguments: Sequence[str]) -> tuple[int | str | None, bytes, bytes]:
 
 
 def begin_worker(code: str) -> None:
-    """Import the lab in a worker process.
+    """Import the lab in a worker process, and check that it comes from the expected checkout.
 
     Args:
-        code: The checkout whose code must be imported.
+        code: The folder of the checkout.
 
     Raises:
-        ImportError: The lab of another checkout was imported.
+        ImportError: The lab was imported from another folder.
 
     """
     warnings.simplefilter("ignore")  # a warning is printed once per process, so the output would depend on the order
@@ -217,13 +221,13 @@ def begin_worker(code: str) -> None:
 
 
 def dump_run(run: str, partner: str | None, folder: Path, code: Path) -> None:
-    """Write what each command line of `LINES` prints about one run.
+    """Run each command line of `LINES` for one committed run, and write the outputs into a folder.
 
     Args:
         run: The folder of the run, relative to the checkout.
-        partner: The folder of the run that it is compared with (OTHER); None if there is none.
+        partner: The folder of the run to compare it with (placeholder OTHER); None = there is none.
         folder: The folder to write to.
-        code: The checkout whose code runs.
+        code: The folder of the checkout whose code runs.
 
     """
     values = {"RUN": run} | ({"OTHER": partner} if partner else {})
@@ -237,7 +241,14 @@ def dump_run(run: str, partner: str | None, folder: Path, code: Path) -> None:
 
 
 def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
-    """Write what each of some command lines prints that are not about a single run."""
+    """Run some command lines that are not about a single run, and write the outputs into a folder.
+
+    Args:
+        lines: The command lines without `lab`.
+        folder: The folder to write to.
+        code: The folder of the checkout whose code runs.
+
+    """
     for template in lines:
         dump_line(template, {}, folder, code)
 
@@ -246,16 +257,18 @@ def dump_all(lines: Sequence[str], folder: Path, code: Path) -> None:
 
 
 def list_runs(only: Sequence[str]) -> dict[str, str | None]:
-    """Return committed run → the run that it is compared with, the largest run first.
+    """Return the committed runs, each with the run that it is compared with, the largest run first.
 
-    A reference is a committed run in `data/reference`. Its subfolders `boot-*` are the same run on other boots of the machine.
+    A reference is a committed run in `data/reference`. Its subfolders `boot-*` have further runs of its design,
+    measured on other boots of the machine.
 
     Args:
-        only: The names of the references to list; each is listed together with its runs on other boots. Empty: all references.
+        only: The names of the references to list; each is listed with its further runs. Empty = all references.
 
     Returns:
-        Folder of a run → folder of the run to compare it with, both relative to the checkout. A reference is compared with its
-        first run on another boot, or else with the next reference of the same sweep and target. None: there is no such run.
+        The folder of a run → the folder of the run to compare it with, both relative to the checkout. A reference is
+        compared with the first of its further runs, or else with the next reference that has an equal sweep and target.
+        None = there is no such run.
 
     """
     references = [path for path in sorted((ROOT / "data/reference").iterdir()) if path.is_dir()]
@@ -278,7 +291,10 @@ def list_runs(only: Sequence[str]) -> dict[str, str | None]:
 
 
 def kind_of(folder: Path) -> tuple[str, str] | None:
-    """Return (sweep, target) of a committed run, which a run to compare it with must share; None without run.json."""
+    """Return the sweep (list of loads) and the target of a committed run; None if the folder has no run.json.
+
+    Only runs for which both are equal are compared.
+    """
     if not (folder / "run.json").is_file():
         return None
     record = json.loads((folder / "run.json").read_text())
@@ -286,17 +302,18 @@ def kind_of(folder: Path) -> tuple[str, str] | None:
 
 
 def relative_path(path: Path | None) -> str:
-    """Return a path relative to the checkout; empty for None."""
+    """Return a path relative to the checkout as text; the text is empty for None."""
     return str(path.relative_to(ROOT)) if path else ""
 
 
 def dump(folder: Path, code: Path, only: Sequence[str]) -> None:
-    """Write a dump: what the lab prints about each committed run, and about all of them.
+    """Write what the lab prints about the committed runs into a folder, so that two versions of the code can be compared.
 
     Args:
         folder: The empty folder to write to.
-        code: The checkout whose code runs.
-        only: The names of the runs in data/reference to dump; empty: all runs, and what is about all of them.
+        code: The folder of the checkout whose code runs.
+        only: The names of the references to include. Empty = all of them, and also the commands that are about all
+            runs.
 
     """
     runs = list_runs(only)
@@ -319,7 +336,12 @@ def dump(folder: Path, code: Path, only: Sequence[str]) -> None:
 
 
 def prepare_environment(code: Path) -> None:
-    """Set the environment of the worker processes: a checkout's code, this checkout's data, and a fixed terminal."""
+    """Prepare the environment that worker processes inherit: which code they import, which data they read, and the terminal.
+
+    Args:
+        code: The folder of the checkout whose code they import. The data are always those of this checkout.
+
+    """
     os.chdir(ROOT)
     for name in NOT_SET:
         os.environ.pop(name, None)
@@ -328,9 +350,9 @@ def prepare_environment(code: Path) -> None:
 
 
 def write_sums(folder: Path) -> None:
-    """Write the digests of a dump's files to SHA256SUMS; print the digest of SHA256SUMS and the number of files.
+    """Write the file SHA256SUMS with the digests of all files in a folder, for `sha256sum --check`.
 
-    `sha256sum --check` reads SHA256SUMS.
+    The digest of SHA256SUMS itself and the number of files are printed.
     """
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in paths]
@@ -343,7 +365,13 @@ def write_sums(folder: Path) -> None:
 
 
 def print_differences(before: Path, after: Path) -> int:
-    """Print what differs between two dumps; return the number of files that differ."""
+    """Print the differences between the files of two dumps, and return the number of files that differ.
+
+    Args:
+        before: The folder of the first dump.
+        after: The folder of the second dump.
+
+    """
     files = [
         {path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != "SHA256SUMS"}
         for folder in (before, after)
@@ -374,7 +402,12 @@ def fail(message: str) -> None:
 
 
 def main() -> int:
-    """Parse the command line and run it; return the exit status."""
+    """Run the program with the arguments of the command line.
+
+    Returns:
+        The exit status: 1 if `--diff` is given and the dumps differ, else 0.
+
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", help="an empty or new folder outside of the checkout")
     parser.add_argument(

@@ -78,13 +78,13 @@ Row = TypeVar("Row", "Mutant", "Outcome")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A small fault (mutant) for the lab's code: one line with one operator, constant or return changed.
+    """A mutant: a small fault for the lab's code, in which one operator, constant or return of one line is changed.
 
     Attributes:
         number: The number of the mutant, from 1.
-        package: The package of the lab that had the line when the mutant was drawn.
-        file: The file that had the line then, relative to the checkout.
-        line: The number of the line then.
+        package: The package of the lab in which the line was when the mutant was drawn.
+        file: The file in which the line was, relative to the checkout.
+        line: The number of the line in that file.
         kind: What is changed: `operator`, `constant` or `return`.
         before: The text of the line without the fault, without indentation.
         after: The text of the line with the fault, without indentation.
@@ -102,14 +102,15 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of the tests for one mutant (a small fault in the lab's code): whether they detect the fault.
+    """The result of the tests for one mutant (a small fault in the lab's code): whether they detected it.
 
     Attributes:
         number: The number of the mutant.
-        outcome: `killed` (a test failed), `survived` (none did), `timeout`, or `gone` (no line has the mutant's text).
+        outcome: `killed` (a test failed), `survived` (no test failed), `timeout`, or `gone` (the mutant's line is not
+            in the code any more).
         seconds: The duration of the tests in seconds.
         commit: The commit of the lab that was tested.
-        by: The first test that failed; empty if none did.
+        by: The name of the first test that failed; empty if none did.
 
     """
 
@@ -124,13 +125,29 @@ class Outcome:
 
 
 def find_sites(source: str) -> Iterator[Mutant]:
-    """Yield every mutant (small fault) that a module's source can have; number, package and file are not set yet."""
+    """Yield all possible mutants (small faults) of a module.
+
+    The attributes `number`, `package` and `file` of the mutants are not set yet.
+
+    Args:
+        source: The source text of the module.
+
+    """
     lines = [line.encode() for line in source.splitlines()]
 
     def change(kind: str, line: int, start: int, end: int, old: str, new: str) -> Iterator[Mutant]:
-        """Yield the mutant that replaces `old` by `new` in a line.
+        """Yield the mutant that replaces a text in one line of the module.
 
-        There is none unless `old` occurs exactly once between the byte offsets `start` and `end` of the line.
+        Nothing is yielded unless the text occurs exactly once in the given part of the line.
+
+        Args:
+            kind: The kind of the mutant: `operator`, `constant` or `return`.
+            line: The number of the line, from 1.
+            start: The byte offset at which the part of the line begins.
+            end: The byte offset at which the part of the line ends.
+            old: The text to replace.
+            new: The replacement.
+
         """
         text = lines[line - 1]
         section = text[start:end]
@@ -171,10 +188,10 @@ def find_sites(source: str) -> Iterator[Mutant]:
 
 
 def walk_code(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node of a syntax tree that decides what the code does.
+    """Yield the nodes of a syntax tree in which a fault can change what the code does.
 
-    Left out are annotations, decorators, assertions, cosmetic keyword arguments (COSMETIC) and f-strings, because Python 3.11 does not give
-    the positions of the parts of f-strings.
+    Annotations, decorators, assertions and cosmetic keyword arguments (COSMETIC) are left out. So are f-strings,
+    because Python 3.11 does not give the positions of their parts.
     """
     yield node
     for name, value in ast.iter_fields(node):
@@ -189,20 +206,21 @@ def walk_code(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def list_modules(root: Path) -> list[str]:
-    """Return the paths of the lab's Python files, without its tests, relative to `root`."""
+    """Return the paths of all Python files of the lab except its tests, relative to the checkout `root`."""
     files = (path.relative_to(root) for path in sorted((root / "lab").rglob("*.py")))
     return [str(path) for path in files if path.parts[1] != "tests"]
 
 
 def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
-    """Draw mutants (small faults in the lab's code) at random, equally many of each kind, at most one per line.
+    """Draw mutants (small faults in the lab's code) at random.
 
-    Only lines of packages with tests are drawn, whose text occurs once in the lab.
+    There are equally many of each kind, and at most one per line. A line is eligible if its package has tests and its
+    text occurs only once in the lab.
 
     Args:
         count: The number of mutants.
         seed: The seed of the random choice.
-        left_out: Patterns of the paths of files to leave out.
+        left_out: Patterns such as `lab/report/*` for the paths of files to leave out.
 
     """
     texts = {file: (ROOT / file).read_text() for file in list_modules(ROOT)}
@@ -235,7 +253,7 @@ exec(compile(sys.stdin.read(), path, "exec"), vars(module))
 
 
 def imports(file: str, source: str) -> bool:
-    """Return whether a module of the lab can be imported with changed source.
+    """Return whether a module of the lab can still be imported when its source is changed.
 
     Args:
         file: The path of the module's file, relative to the checkout.
@@ -249,12 +267,15 @@ def imports(file: str, source: str) -> bool:
 
 
 def change_line(source: str, before: str, after: str) -> str:
-    """Return the source with the line `before` changed into `after`.
+    """Return a source text in which one line is replaced; the line keeps its indentation.
 
-    Both are given without indentation; the indentation of the line stays.
+    Args:
+        source: The source text.
+        before: The line to replace, without indentation.
+        after: The new line, without indentation.
 
     Raises:
-        ValueError: The source has no such line, or several.
+        ValueError: The source does not have the line exactly once.
 
     """
     lines = source.splitlines(keepends=True)
@@ -273,8 +294,9 @@ class PackageResult:
     """The result of running the tests of one package of the lab.
 
     Attributes:
-        status: The exit status of pytest; None if it did not end in time.
-        failed: The names of the tests that failed; if pytest failed without any, its last line.
+        status: The exit status of pytest; None if pytest did not end in time.
+        failed: The names of the tests that failed. If pytest itself failed without naming a test, the last line of its
+            output.
         seconds: The duration in seconds.
 
     """
@@ -287,13 +309,13 @@ class PackageResult:
 def run_tests(
     tree: Path, package: str, limit_s: float, leave_out: Sequence[str] = (), first: bool = False
 ) -> PackageResult:
-    """Run a package's everyday tests in a work tree, on all CPUs.
+    """Run the tests of one package in a work tree, on all CPUs, without the slow ones.
 
     Args:
-        tree: The work tree.
-        package: The package of the lab.
+        tree: The folder of the work tree.
+        package: The name of the package of the lab.
         limit_s: The time limit in seconds.
-        leave_out: The tests to leave out.
+        leave_out: The names of tests to leave out.
         first: Whether to stop at the first test that fails.
 
     """
@@ -325,20 +347,23 @@ def run_tests(
 
 
 def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, PackageResult]) -> tuple[str, float, str]:
-    """Put one mutant (small fault) into a work tree and run the tests that may detect it.
+    """Insert one mutant (small fault) into a work tree, and run the tests that may detect it.
 
-    These are the tests of the package that has the mutant's line now, and of the package that had it when it was drawn.
+    They are the tests of the package that has the mutant's line now, and of the package that had it when the mutant was
+    drawn.
 
     Args:
         mutant: The mutant.
-        tree: The work tree; the mutant's file is restored at the end.
-        unmutated: Package → result of its tests without a mutant; missing packages are tested and added.
+        tree: The folder of the work tree. The changed file is restored at the end.
+        unmutated: The result of each package's tests without a mutant. Packages that are missing are tested first, and
+            are added.
 
     Returns:
-        (outcome as in `Outcome`, duration of the tests in seconds, name of the test that failed first or empty).
+        The outcome (as in `Outcome`), the duration of the tests in seconds, and the name of the first test that failed
+        (empty if none did).
 
     Raises:
-        RuntimeError: The tests of a package without a mutant could not be run to their end.
+        RuntimeError: The tests of a package did not run to their end without a mutant.
 
     """
     place = find_line(tree, mutant)
@@ -367,12 +392,12 @@ def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, PackageResult]) 
 
 
 def find_line(tree: Path, mutant: Mutant) -> Path | None:
-    """Return the file of a work tree with a mutant's line: the file that it was drawn from, or the only other one.
+    """Return the file of a work tree that has the line of a mutant, which may have moved since the mutant was drawn.
 
-    A file counts only if it has the line exactly once.
+    A file counts only if it has the line exactly once. The file from which the mutant was drawn is preferred.
 
     Returns:
-        None if no file has the line, or if several have it and the file that it was drawn from is not among them.
+        None if no file has the line, or if several other files have it.
 
     """
     files = [mutant.file, *list_modules(tree)]
@@ -386,19 +411,19 @@ def find_line(tree: Path, mutant: Mutant) -> Path | None:
 
 
 def run_git(*arguments: str) -> str:
-    """Run git in the checkout and return its output, without space at either end."""
+    """Run a git command in the checkout, and return its output without whitespace at both ends."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def run_all(mutants: Sequence[Mutant], results: Path, revision: str = "HEAD") -> None:
-    """Run the tests for every mutant that a table of outcomes does not have yet, and add a row for each as it ends.
+    """Run the tests for every mutant that has no outcome yet, and store each outcome as soon as it is known.
 
-    The tests run in a temporary work tree that shares this checkout's tools.
+    The tests run in a temporary work tree that shares the tools of this checkout.
 
     Args:
         mutants: The mutants.
-        results: The file of the table of outcomes.
-        revision: The commit to test. If the table has rows, it is the commit of these rows instead.
+        results: The file with the table of outcomes.
+        revision: The commit to test. If the table has outcomes already, their commit is tested instead.
 
     """
     rows = read_rows(results, Outcome)
@@ -427,7 +452,7 @@ def print_comparison(mutants: Sequence[Mutant]) -> int:
     """Print the outcome of each mutant before and after a change of the lab's code.
 
     Returns:
-        The number of mutants that the tests detected before and do not detect now.
+        The number of mutants that the tests detected before the change and do not detect after it.
 
     """
     before, after = ({row.number: row for row in read_rows(path, Outcome)} for path in (BEFORE, AFTER))
@@ -445,14 +470,20 @@ def print_comparison(mutants: Sequence[Mutant]) -> int:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """Read a table of mutants or outcomes; empty where the file does not exist yet."""
+    """Read a table of mutants or outcomes from a file of tab-separated values; a missing file is an empty table.
+
+    Args:
+        path: The file.
+        kind: The class of the rows: Mutant or Outcome.
+
+    """
     lines = path.read_text().splitlines()[1:] if path.is_file() else []
     readers: list[Callable[[str], Any]] = [int if field.type == "int" else str for field in fields(kind)]
     return [kind(*(read(cell) for read, cell in zip(readers, line.split("\t"), strict=True))) for line in lines]
 
 
 def write_rows(path: Path, rows: Sequence[Mutant] | Sequence[Outcome]) -> None:
-    """Write a table completely or not at all, so that a stopped run can continue."""
+    """Write a table of mutants or outcomes into a file of tab-separated values, which appears complete or not at all."""
     table = [[field.name for field in fields(rows[0])], *(astuple(row) for row in rows)]
     partial_file = path.with_name(f".{path.name}.partial")
     partial_file.write_text("".join("\t".join(map(str, row)) + "\n" for row in table))
@@ -460,7 +491,12 @@ def write_rows(path: Path, rows: Sequence[Mutant] | Sequence[Outcome]) -> None:
 
 
 def main() -> int:
-    """Parse the command line and run it; return the exit status."""
+    """Run the program with the arguments of the command line.
+
+    Returns:
+        The exit status: 0; 1 if a mutant that was detected before survives now (`run --again`); 2 if a file is missing.
+
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     drawing = verbs.add_parser("draw", help="draw mutants into data/long/mutants.tsv")

@@ -50,11 +50,11 @@ Call = tuple[Function, Function, bool]
 
 
 class Tracer:
-    """A profile function that records which of the lab's functions call which, until a bench sends its first request.
+    """A profile function for `sys.setprofile`: it records which functions of the lab call which, until a bench's first request.
 
     Attributes:
-        calls: (code of the caller, code of the called function) → whether the called function may be counted. If a function was called
-            from an inner function, the caller is the nearest function that is not an inner one.
+        calls: (code of the caller, code of the called function) → whether the called function may be counted. The
+            caller of an inner function is the nearest function that is not an inner one.
 
     """
 
@@ -66,9 +66,16 @@ class Tracer:
         self._hidden: list[FrameType] = []
 
     def __call__(self, frame: FrameType, event: str, result: object) -> None:
-        """Record the call of one of the lab's functions, from the function of the verb on.
+        """Record a call of one of the lab's functions; Python calls this method at each call and return.
 
-        Python calls this at each call and return. The functions of verbs are those that the parsed arguments hold.
+        Recording begins with the function that runs the verb `bench`. This function is recognized because the parsed
+        arguments hold it.
+
+        Args:
+            frame: The frame of the called or returning function.
+            event: "call", "return", or another event, which is ignored.
+            result: At a return, the returned value.
+
         """
         code = frame.f_code
         if event == "return":
@@ -89,9 +96,13 @@ class Tracer:
                     self._hidden.append(frame)
 
     def stop_at_request(self, event: str, _: object) -> None:
-        """Write the recorded calls and end the bench when it sends its first request.
+        """Write the recorded calls into the output file and end the bench, as soon as it sends its first HTTP request.
 
-        It is an audit hook: Python calls it with the name of each audited event, such as `http.client.send`.
+        Python calls this method (an audit hook) for each audited event.
+
+        Args:
+            event: The name of the event; `http.client.send` is the one that counts.
+
         """
         if event == "http.client.send" and self._begun and not self._hidden:
             sys.setprofile(None)
@@ -101,14 +112,16 @@ class Tracer:
 
 
 def is_ours(code: CodeType) -> bool:
-    """Return whether code belongs to the lab's Python files; compiled templates do not."""
+    """Return whether code belongs to a Python file of the lab; code of compiled templates does not."""
     return code.co_filename.startswith(LAB) and code.co_filename.endswith(".py")
 
 
 def caller_of(frame: FrameType) -> CodeType:
-    """Return the code of the nearest caller that is a function of the lab and not an inner function.
+    """Return the code of the nearest caller that is a function of the lab, but not an inner function.
 
-    For the function of a verb it is a function in `__main__`.
+    Args:
+        frame: The frame of the called function.
+
     """
     while frame.f_back is not None:
         frame = frame.f_back
@@ -118,20 +131,24 @@ def caller_of(frame: FrameType) -> CodeType:
 
 
 def is_within(code: CodeType) -> bool:
-    """Return whether code lies within a function: an inner function, a lambda or a comprehension."""
+    """Return whether code belongs to an inner function, a lambda or a comprehension."""
     return code.co_name.startswith("<") or "<locals>" in code.co_qualname
 
 
 def function_of(code: CodeType) -> Function:
-    """Return the file below lab/ and the qualified name of a function's code."""
+    """Return the file (relative to lab/) and the qualified name of the function that code belongs to."""
     return code.co_filename.removeprefix(LAB), code.co_qualname
 
 
 def may_count(code: CodeType) -> bool:
-    """Return whether a function may be counted among those that one must read to understand a bench.
+    """Return whether a function may be counted among the functions that one must read to understand a bench.
 
-    Not counted are functions of a package of `BOTTOM`, inner functions, properties, validators, serializers, and methods with a name in
-    double underscores.
+    Not counted are functions of the packages in `BOTTOM`, inner functions, properties, validators, serializers, and
+    methods with a name in double underscores.
+
+    Args:
+        code: The code of the function.
+
     """
     if code.co_filename.removeprefix(LAB).split("/")[0] in BOTTOM or is_within(code) or code.co_name.startswith("__"):
         return False
@@ -141,9 +158,15 @@ def may_count(code: CodeType) -> bool:
 
 @cache
 def read_decorators(file: str) -> Mapping[int, frozenset[str]]:
-    """Return number of a decorated function's first line → the names of its decorators, for all functions of a file.
+    """Return the decorators of all decorated functions in a Python file.
 
-    Of a dotted name only the last part is kept.
+    Args:
+        file: The path of the file.
+
+    Returns:
+        The line number of a function's first decorator → the names of the function's decorators. Of a dotted name such
+        as `functools.cache` only the last part is kept.
+
     """
     decorators: dict[int, frozenset[str]] = {}
     for node in ast.walk(ast.parse(Path(file).read_text())):
@@ -157,7 +180,7 @@ def read_decorators(file: str) -> Mapping[int, frozenset[str]]:
 
 
 def begin_trace() -> None:
-    """Trace this process if it belongs to the bench; every Python process calls this at its start."""
+    """Begin to trace this process if it runs the bench; every Python process of the bench calls this when it starts."""
     if sys.orig_argv[1:3] == ["-m", "lab"] and (output := os.environ.get(INTO)):
         tracer = Tracer(Path(output))
         sys.addaudithook(tracer.stop_at_request)
@@ -165,13 +188,24 @@ def begin_trace() -> None:
 
 
 def list_counted(calls: Sequence[Call]) -> list[Function]:
-    """Return the functions that one must read to understand a bench, in the order of their first calls that count."""
+    """Return the functions that one must read to understand a bench, in the order in which they are first called.
+
+    Args:
+        calls: All recorded calls.
+
+    """
     called: dict[Function, set[Function]] = {}
     for caller, function, _ in calls:
         called.setdefault(caller, set()).add(function)
 
     def leads_out(function: Function, package: str) -> bool:
-        """Return whether a function is in another package, or leads by any number of calls to a function in one."""
+        """Return whether a function is outside of a package, or calls such a function, directly or through others.
+
+        Args:
+            function: The function.
+            package: The name of the package.
+
+        """
         reached, waiting = {function}, [function]
         while waiting:
             new = called.get(waiting.pop(), set()) - reached
@@ -189,14 +223,14 @@ def list_counted(calls: Sequence[Call]) -> list[Function]:
 
 
 def package_of(function: Function) -> str:
-    """Return the package of a function: the first part of its file's path."""
+    """Return the package of a function, which is the first part of its file's path."""
     return function[0].split("/")[0]
 
 
 def run_bench(variant: str) -> list[Call]:
-    """Run a bench of a variant until its first request, and return the calls of the lab's functions until then.
+    """Run a bench of a variant until it sends its first request, and return the calls of the lab's functions so far.
 
-    The program exits with status 2 if the bench sends no request.
+    If the bench sends no request, this program exits with status 2.
     """
     with TemporaryDirectory(prefix="trace-") as folder:
         output = Path(folder) / "calls.json"
@@ -212,7 +246,7 @@ def run_bench(variant: str) -> list[Call]:
 
 
 def main() -> int:
-    """Print the functions that a bench calls before its first request; return the exit status."""
+    """Print the functions that a bench calls before its first request, and return the exit status 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("variant", nargs="?", default="ingress-nginx")
     functions = list_counted(run_bench(parser.parse_args().variant))

@@ -36,7 +36,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def list_folders(parent: Path) -> list[str]:
-    """Return the names of the folders in `parent`, without hidden ones."""
+    """Return the sorted names of the folders in `parent`, without hidden ones; empty if `parent` is no folder."""
     if not parent.is_dir():
         return []
     with os.scandir(parent) as entries:  # it knows which entries are folders: a single call instead of one per entry
@@ -44,23 +44,23 @@ def list_folders(parent: Path) -> list[str]:
 
 
 def describe_file(folder: Path) -> str:
-    """Return the name of a folder's file in messages: `manifests/components/somaxconn-128/kustomization.yaml`."""
+    """Return how error messages name a folder's file: `manifests/components/somaxconn-128/kustomization.yaml`."""
     return str(Path("manifests", folder.parent.name, folder.name, "kustomization.yaml"))
 
 
 def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read a folder's kustomization.yaml.
+    """Read the kustomization.yaml of a folder, and check its keys and annotations.
 
     Args:
         folder: The folder.
-        model: The model whose fields the annotations are.
-        keys: The keys under which the file may have lists.
+        model: The pydantic model with a field for each annotation that the file may have.
+        keys: The keys that the file may have besides apiVersion, kind and metadata; each holds a list.
 
     Returns:
-        The content of the file, and its annotations by the names of the model's fields.
+        The content of the file, and the values of its annotations by the names of the model's fields.
 
     Raises:
-        UsageError: The file is of another kind, has an unknown key, or an annotation is missing or no text.
+        UsageError: The file is of another kind, has an unknown key, or an annotation is missing or not text.
 
     """
     location = describe_file(folder)
@@ -107,16 +107,16 @@ def _parse_list(field: str, text: str, location: str) -> list[Any]:
 
 
 def validate_annotations(model: type[Model], values: dict[str, Any], location: str, *inner: type[BaseModel]) -> Model:
-    """Validate the values of annotations and return them as an instance of the model.
+    """Validate the values of a file's annotations, and return them as an instance of the model.
 
     Args:
-        model: The model.
+        model: The pydantic model.
         values: The values by the names of the model's fields.
-        location: The place of the error.
-        inner: The models of nested keys.
+        location: The file's name for the error message.
+        inner: The models of nested values, whose keys the error message may name.
 
     Raises:
-        UsageError: The values do not fit the model; the message uses the names of the annotations.
+        UsageError: The values do not fit the model. The message has the names of the annotations, not of the fields.
 
     """
     try:
@@ -130,7 +130,7 @@ def validate_annotations(model: type[Model], values: dict[str, Any], location: s
 
 
 def make_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of the annotations that this model is read from: all of them text."""
+    """Return the JSON Schema of the annotations that a model's fields are read from; every annotation is text."""
     keywords = {"description", "pattern", "enum", "minLength"}
     fields = model.model_json_schema()["properties"]
     properties: dict[str, dict[str, Any]] = {}
@@ -154,9 +154,9 @@ def make_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def annotation_key(field: str) -> str:
-    """Return the annotation of a field: `lab/primary-metric` for `primary_metric`.
+    """Return the name of the annotation that a model's field is read from: `primary_metric` → `lab/primary-metric`.
 
-    A path such as `readback.0.value` becomes `lab/readback.0.value`.
+    A path to a nested value is converted, too: `readback.0.value` → `lab/readback.0.value`.
     """
     return f"lab/{field.replace('_', '-')}"
 

@@ -19,17 +19,25 @@ ABSENT = "(absent)"
 
 
 def label(obj: KubernetesObject) -> str:
-    """Return kind and name of an object, `Deployment/proxy`; the lab's objects are in one namespace."""
+    """Return the kind and name of a Kubernetes object as `Deployment/proxy`.
+
+    The namespace is left out, because all objects of the lab are in one.
+    """
     return f"{obj.get('kind')}/{obj.get('metadata', {}).get('name')}"
 
 
 def changes(
     before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]
 ) -> dict[tuple[str, str], ValueChange]:
-    """Return the old and new value of every leaf that differs, by object and path; `ABSENT` where a side has none.
+    """Return every single value that differs between two lists of Kubernetes objects.
+
+    Returns:
+        (object, path) → (old value, new value), such as ("Deployment/proxy", "spec.replicas") → (1, 2). `ABSENT` stands
+        for a value that one side does not have.
 
     >>> changes([], [{"kind": "A", "metadata": {"name": "b"}}])[("A/b", "kind")]
     ('(absent)', 'A')
+
     """
     old = {(label(obj), path): value for obj in before for path, value in _leaves(obj, "")}
     new = {(label(obj), path): value for obj in after for path, value in _leaves(obj, "")}
@@ -40,12 +48,12 @@ def changes(
 
 
 def unified(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject], names: tuple[str, str]) -> str:
-    """Return a unified diff, object by object; empty when nothing differs.
+    """Return a unified diff of two lists of Kubernetes objects as YAML; empty if nothing differs.
 
     Args:
         before: The old objects.
         after: The new objects.
-        names: The names of both sides in the diff.
+        names: The names of the old and the new side in the diff's headings.
 
     """
     old, new = ({label(obj): obj for obj in side} for side in (before, after))
@@ -57,9 +65,10 @@ def unified(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject
 
 
 def patches(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]) -> list[dict[str, Any]]:
-    """Return the strategic merge patches (complete objects for new ones) that turn `before` into `after`.
+    """Return the strategic merge patches that turn the objects in `before` into those in `after`.
 
-    A removed key is null in them. Removed objects and removed elements of lists cannot be expressed.
+    A new object is returned completely. A removed key is null in its patch. Removed objects and removed elements of
+    lists cannot be expressed, and are left out.
     """
     old = {label(obj): obj for obj in before}
     parts: list[dict[str, Any]] = []
@@ -76,12 +85,12 @@ def patches(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject
 
 
 def dump(value: Any) -> str:
-    """Return YAML in the form that people write: keys in their order, text of several lines as a block."""
+    """Return a value as YAML in a form that people write: keys in their order, text of several lines as a block."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that writes several lines as a literal block, indents list items and uses no anchors."""
+    """A YAML writer that prints text of several lines as a block, indents list items, and uses no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -98,7 +107,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _by_name(value: object) -> dict[str, Any] | None:
-    """Return the elements of a list by their `name`; None where names are missing or repeated, or it is no list."""
+    """Return the elements of a list by their key `name`.
+
+    Returns:
+        None if the value is no list or an empty one, or if an element's name is missing or repeated.
+
+    """
     if not isinstance(value, list) or not value:
         return None
     if not all(isinstance(item, dict) and "name" in item for item in value):

@@ -23,7 +23,16 @@ DEFAULT_HOST = "bench.lab.test"
 
 
 def find_hosts(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
-    """Return where TLS ends for each host, in the manifests' order; `DEFAULT_HOST` where no route names a host."""
+    """Return the hosts that a variant's routes name, each with the place where TLS ends.
+
+    Args:
+        manifests: The Kubernetes objects of the variant.
+
+    Returns:
+        host → "none" (no TLS), "edge" (TLS ends in the proxy), "passthrough" (in the backend) or "reencrypt" (in both),
+        in the manifests' order. If no route names a host, it is {`DEFAULT_HOST`: "none"}.
+
+    """
     objects = list(manifests)
     return dict(pair for obj in objects for pair in (*_hosts(obj), *_hosts_of_gateways(obj, objects))) or {
         DEFAULT_HOST: "none"
@@ -31,9 +40,14 @@ def find_hosts(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
 
 
 def add_routes(manifests: Sequence[dict[str, Any]], count: int) -> tuple[dict[str, Any], ...]:
-    """Return manifests with copies of their last route that have other hosts, so that there are `count` hosts.
+    """Return manifests with enough routes for `count` hosts, by copies of their last route with other hosts.
 
-    A variant without a route, or with as many hosts, is returned unchanged.
+    Manifests without a route, or with enough hosts, are returned unchanged.
+
+    Args:
+        manifests: The Kubernetes objects of a variant.
+        count: The number of hosts that is needed.
+
     """
     routed = find_hosts(manifests)
     route = next((obj for obj in reversed(manifests) if [*_hosts(obj), *_hosts_of_gateways(obj, manifests)]), None)
@@ -49,16 +63,19 @@ def add_routes(manifests: Sequence[dict[str, Any]], count: int) -> tuple[dict[st
 
 
 def choose_hosts(routed: Mapping[str, Tls], proxied: bool, point: LoadPoint) -> tuple[tuple[str, ...], Tls]:
-    """Return the point's hosts, and where TLS ends for all of them.
+    """Return the hosts that a load point requests, and the place where TLS ends for all of them.
 
     Args:
-        routed: Where TLS ends for each host.
-        proxied: Whether a proxy looks at the host. A backend alone does not, and answers for any number of hosts. Neither does a proxy
-            without any route, to which a mix of requests goes.
+        routed: The hosts of the variant's routes, each with the place where TLS ends, as from `find_hosts`.
+        proxied: Whether a proxy selects the backend by the host. If not, hosts may be invented, because the backend
+            answers for any host. A mix of requests that goes to a proxy without routes may invent hosts, too.
         point: The load point.
 
+    Returns:
+        The hosts, and "none", "edge", "passthrough" or "reencrypt".
+
     Raises:
-        UsageError: These routes cannot serve the point.
+        UsageError: The routes do not have the TLS mode or the number of hosts that the point needs.
 
     """
     ends = sorted(set(routed.values()))
@@ -82,16 +99,16 @@ def choose_hosts(routed: Mapping[str, Tls], proxied: bool, point: LoadPoint) -> 
 def expect_endpoint(
     routed: Mapping[str, Tls], proxied: bool, point: LoadPoint, routers: Mapping[str, str] | None = None
 ) -> Endpoint:
-    """Return the address of the point's load, as far as it is known before the system has an address.
+    """Return the address of a point's load before the system is started, with host names in place of IP addresses.
 
     Args:
-        routed: Where TLS ends for each host.
-        proxied: Whether a proxy looks at the host.
+        routed: The hosts of the variant's routes, each with the place where TLS ends, as from `find_hosts`.
+        proxied: Whether a proxy selects the backend by the host (see `choose_hosts`).
         point: The load point.
-        routers: The proxy that serves each host, where several share them (see `divide_hosts`).
+        routers: host → the name of the proxy that serves it, if several proxies share the hosts (see `divide_hosts`).
 
     Raises:
-        UsageError: These routes cannot serve the point.
+        UsageError: The routes do not have the TLS mode or the number of hosts that the point needs.
 
     """
     names, tls = choose_hosts(routed, proxied, point)
@@ -105,7 +122,17 @@ ROUTE_LABELS = "ROUTE_LABELS"
 
 
 def find_routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the Deployment of the proxy that serves each host's Route; empty unless several proxies share them."""
+    """Return which proxy serves the Route of each host, if several proxies share the Routes.
+
+    Each of these proxies selects its Routes by labels, in the environment variable `ROUTE_LABELS`.
+
+    Args:
+        manifests: The Kubernetes objects of a variant.
+
+    Returns:
+        host → the name of the proxy's Deployment; empty unless there are two such proxies or more.
+
+    """
     objects = list(manifests)
     selectors = {
         obj["metadata"]["name"]: route_labels(item["value"])
@@ -120,18 +147,19 @@ def find_routers(manifests: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def route_labels(text: str) -> dict[str, str]:
-    """Parse `KEY=VALUE,…` into labels."""
+    """Parse a text such as `shard=a,tier=web` into {"shard": "a", "tier": "web"}."""
     return {key: value for key, _, value in (item.partition("=") for item in text.split(",") if item)}
 
 
 def divide_hosts(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the first router that serves each host; hosts that no router serves are left out.
-
-    The result is empty for fewer than two routers.
+    """Return which router (a proxy that selects routes by their labels) serves each host: the first that matches.
 
     Args:
-        labels: The labels of each host's route.
-        selectors: The labels that the routes of each router must have.
+        labels: host → the labels of its route.
+        selectors: router → the labels that a route must have to be served by this router.
+
+    Returns:
+        host → router, without the hosts that no router serves; empty for fewer than two routers.
 
     """
     if len(selectors) < 2:
@@ -144,12 +172,12 @@ def divide_hosts(labels: Mapping[str, Mapping[str, str]], selectors: Mapping[str
 
 
 def shards_of(names: Sequence[str], routers: Mapping[str, str], url: Callable[[str, str], str]) -> tuple[Shard, ...]:
-    """Return these hosts grouped by the router that serves them, in their order; empty where one router serves all.
+    """Return the given hosts grouped by the proxy that serves them; empty if a single proxy serves all of them.
 
     Args:
         names: The hosts.
-        routers: The router that serves each host.
-        url: A function that returns the URL of a router, from its name and its first host.
+        routers: host → the name of the proxy that serves it. Hosts without a proxy are left out.
+        url: A function that returns a proxy's URL from its name and the first of its hosts.
 
     """
     groups: dict[str, list[str]] = {}
@@ -172,7 +200,15 @@ def _hosts(obj: Mapping[str, Any]) -> Iterator[tuple[str, Tls]]:
 
 
 def _hosts_of_gateways(obj: Mapping[str, Any], objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Tls]]:
-    """Yield the hosts of an HTTPRoute: TLS ends in the proxy if a listener that it is attached to has TLS."""
+    """Yield the hosts of an HTTPRoute, each with "edge" (TLS ends in the proxy) or "none" (no TLS).
+
+    TLS ends in the proxy if one of the Gateway's listeners to which the route is attached has the protocol HTTPS.
+
+    Args:
+        obj: A Kubernetes object; other kinds than HTTPRoute yield nothing.
+        objects: All objects, with the Gateways among them.
+
+    """
     if obj.get("kind") != "HTTPRoute":
         return
     parents = {(item["name"], item.get("sectionName")) for item in obj["spec"].get("parentRefs") or []}

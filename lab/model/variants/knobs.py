@@ -38,37 +38,39 @@ CostPlace = Literal["process", "shared"]
 
 
 class Check(Record, coerce_numbers_to_str=True):
-    """A read-back: a value that the running system must have before a sample counts.
+    """A read-back: a check that the running system has a certain value before it is measured.
 
-    kind        what is compared with `value`
-    sysctl      /proc/sys in the pod's network namespace (`name`)
-    backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
-    limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
-    processes   the number of processes whose title starts with `process`
-    affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
-    environment an environment variable (`name`) of the container's main process
-    quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
-    ports       the range of local ports (`1024 65000`) that outgoing connections use; connections are really made
-    entry       the address that load is sent to: `pod` if it is that of the role's first pod itself, else the address
-    node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
-    rps         the CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
-    page        the rest of a line that a proxy's status page shows on `port` of its pod's loopback (`name`: the page's path, a space,
-                and the beginning of the line); `absent` without such a line
-    argument    an option (`name`: `--concurrency`) of the command line of the container's main process; `absent` without it
-    configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without it
-    pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
-    pods        the number of pods of the role that run and are ready
-    budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets in force over the role's pods
-    echo        a header (`name`) as it reaches the backend, for a request that seems to have passed two proxies (`context`: its further
-                headers); `client` is the address of the connection's client, `balancer` that of the load balancer
-    routes      the number of routes that answer, each under its host
-    shards      the number of proxies that share the routes, each of which answers for its hosts only
-    tls         the result of a client's handshake on every host (`name`: version or cipher, in OpenSSL's words, group or key: X25519, `RSA 2048`)
-    termination the place where TLS ends, from the certificate that a client sees and from what reaches the backend
-    disk        the way in which the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+    The value that is read depends on `kind`, and is compared with `value`:
 
-    Any other kind belongs to one proxy system, whose package in `lab.systems` defines the meaning of `name` and the other keys it has: `context`,
-    `among` (one of several values is enough), `times` (the number of occurrences). `lab.systems.table.refuse_checks` refuses unknown kinds.
+        sysctl      /proc/sys in the pod's network namespace (`name`)
+        backlog     the accept queue length of the listening socket on `port`, from `ss -lnt`
+        limit       a soft limit of every process whose title starts with `process` (`name`: a row of /proc/PID/limits)
+        processes   the number of processes whose title starts with `process`
+        affinity    the CPUs that the processes whose title starts with `process` may use, one entry per process, sorted
+        environment an environment variable (`name`) of the container's main process
+        quota       a limit of the container (`name`: cpu or memory; value as in Kubernetes, `200m`), from its cgroup
+        ports       the range of local ports (`1024 65000`) that outgoing connections use; connections are really made
+        entry       the address that load is sent to: `pod` if it is that of the role's first pod itself, else the address
+        node        a setting of the whole node (`name`: a sysctl, `irqbalance`, `irq-affinity`), read on the node
+        rps         the CPUs to which receive packet steering spreads each queue of the pod's interfaces (`own` = the pod's CPUs)
+        page        the rest of a line that a proxy's status page shows on `port` of its pod's loopback (`name`: the page's path, a space,
+                    and the beginning of the line); `absent` without such a line
+        argument    an option (`name`: `--concurrency`) of the command line of the container's main process; `absent` without it
+        configmap   a key (`name`) of the ConfigMap that the proxy's controller was started with, as the API server has it; `absent` without it
+        pod         a field of the running pod (`name`: a path such as `spec.containers[proxy].livenessProbe.timeoutSeconds`)
+        pods        the number of pods of the role that run and are ready
+        budget      a number (`name`: minAvailable or maxUnavailable) of the PodDisruptionBudgets in force over the role's pods
+        echo        a header (`name`) as it reaches the backend, for a request that seems to have passed two proxies (`context`: its further
+                    headers); `client` is the address of the connection's client, `balancer` that of the load balancer
+        routes      the number of routes that answer, each under its host
+        shards      the number of proxies that share the routes, each of which answers for its hosts only
+        tls         the result of a client's handshake on every host (`name`: version or cipher, in OpenSSL's words, group or key: X25519, `RSA 2048`)
+        termination the place where TLS ends, from the certificate that a client sees and from what reaches the backend
+        disk        the way in which the filesystem under a container's path (`name`) writes: `memory`, `buffered` or `sync`
+
+    Any other kind belongs to one proxy system. The system's package in `lab.systems` defines what `name` means, and
+    whether the check has further keys: `context`, `among` (one of several values is enough) or `times` (the number of
+    occurrences). `lab.systems.table.refuse_checks` refuses unknown kinds.
     """
 
     KINDS: ClassVar[Mapping[str, tuple[str, str]]] = {
@@ -124,13 +126,16 @@ class Check(Record, coerce_numbers_to_str=True):
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """The key of what a read-back reads; two read-backs with one key can both hold only with the same value."""
+        """The key of the setting that this check reads. Two checks with equal keys must expect equal values."""
         counted = None if self.times is None else self.value
         return (self.kind, self.role, self.name, self.context, self.port, self.process, counted)
 
 
 class Knob(Record):
-    """The annotations of one component (`metadata.annotations`, each key under `lab/`)."""
+    """A knob: one setting that can be added to a variant, as described by the annotations of its kustomize component.
+
+    Each field is read from the annotation `lab/FIELD`, unless it is the folder's name.
+    """
 
     name: str = Field(description="the component's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it sets, and what was set before")
@@ -185,15 +190,19 @@ class Knob(Record):
 
 
 def knob_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the names of the components' folders."""
+    """Return the names of all knobs (single settings), which are the folders in `components`."""
     return annotated.list_folders(manifests / annotated.COMPONENTS)
 
 
 def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
-    """Read the annotations of one component and check them.
+    """Read the annotations of one knob (a setting, as a kustomize component) and check them.
+
+    Args:
+        name: The name of the component's folder.
+        manifests: The folder of the manifests.
 
     Raises:
-        UsageError: There is no such component, or its file is faulty; the error has file, key and remedy.
+        UsageError: There is no such component, or its file is faulty. The message has file, key and remedy.
 
     """
     refuse_unknown(name, knob_names(manifests), "variant", f"unknown knob '{name}'")
@@ -216,9 +225,9 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
 
 @dataclass(frozen=True, slots=True)
 class PatchTarget:
-    """The target of a patch: one object by kind and name, or all objects of a kind with certain labels.
+    """The target of a kustomize patch: one object by kind and name, or all objects of a kind that have certain labels.
 
-    `labels` is a selector in one of three forms: `key`, `key=value`, `key in (value, value)`.
+    `labels` is a selector of one of the forms `key`, `key=value` and `key in (value, value)`; empty = by name.
     """
 
     kind: str
@@ -229,7 +238,7 @@ class PatchTarget:
         return f"{self.kind}/{self.name}" if self.name else f"{self.kind} with {self.labels}"
 
     def means(self, obj: Mapping[str, Any]) -> bool:
-        """Return whether the patch applies to this object."""
+        """Return whether a patch with this target applies to a Kubernetes object."""
         metadata, form = obj.get("metadata", {}), _SELECTOR.fullmatch(self.labels)
         if obj.get("kind") != self.kind or form is None:
             return obj.get("kind") == self.kind and metadata.get("name") == self.name
@@ -241,13 +250,13 @@ _SELECTOR = re.compile(r"(?P<key>[\w./-]+)(?:=(?P<one>[\w.-]+)| in \((?P<any>[\w
 
 
 def parse_patch_targets(content: dict[str, Any], place: str) -> list[PatchTarget]:
-    """Return the target of every patch that has one.
+    """Return the explicit targets of the patches in a kustomization.yaml, and check that each is exact.
 
     A target must be exact, because kustomize silently drops a patch that matches nothing.
 
     Args:
-        content: The content of a kustomization.yaml.
-        place: The place of the error.
+        content: The content of the file.
+        place: The file's name for the error message.
 
     Raises:
         UsageError: A target is neither an exact kind and name, nor a kind and a selector of labels.

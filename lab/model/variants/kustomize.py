@@ -42,17 +42,17 @@ TIMEOUT_S = 180.0
 
 
 class BuildError(Exception):
-    """The error message of kustomize, on one line."""
+    """The error that kustomize failed; the text is kustomize's message on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renders:
-    """A cache folder of kustomize's outputs (renders); the least recently used renders are removed first.
+    """A cache folder for the YAML that kustomize prints; the least recently used entries are removed first.
 
     Attributes:
         folder: The folder.
-        max_bytes: The largest size of all renders together. The renders of all overlays, and of each overlay without each of its knobs,
-            take a tenth of the default.
+        max_bytes: The largest size of all entries together. The default is ten times what all variants need, with each
+            of their settings left out once.
 
     """
 
@@ -60,7 +60,7 @@ class Renders:
     max_bytes: int = 64_000_000
 
     def get(self, key: str) -> bytes | None:
-        """Return the stored render (output of kustomize) of a key; None where no readable one is stored."""
+        """Return the YAML that is stored under a key; None if there is none or it is damaged."""
         entry = self.folder / f"{key}.zst"
         try:
             content = zstandard.ZstdDecompressor().decompress(entry.read_bytes())
@@ -71,7 +71,7 @@ class Renders:
         return content
 
     def put(self, key: str, content: bytes) -> None:
-        """Store a render (output of kustomize) under a key; where that is impossible, nothing happens."""
+        """Store YAML under a key; if it cannot be stored (a full disk), nothing happens."""
         partial = self.folder / f".{key}-{os.getpid()}-{threading.get_ident()}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,10 @@ class Renders:
                 partial.unlink()
 
     def _prune(self) -> None:
-        """Remove entries down to three quarters of the limit, so that not every further entry removes another."""
+        """Remove the oldest entries if the cache is larger than its limit, down to three quarters of the limit.
+
+        The reserve avoids that every further entry removes another one.
+        """
         entries: list[tuple[int, int, str]] = []
         for entry in os.scandir(self.folder):
             with suppress(OSError):  # another process pruned it
@@ -103,7 +106,11 @@ CACHE = Renders(Path(__file__).resolve().parents[3] / ".cache" / "renders")
 
 
 def render(resources: Iterable[Path], components: Iterable[Path] = ()) -> bytes:
-    """Return what kustomize prints for these resources with these components applied in order.
+    """Return the YAML that `kustomize build` prints for folders of resources with components applied, from the cache if possible.
+
+    Args:
+        resources: The folders of the resources.
+        components: The folders of the components, in the order in which they are applied.
 
     Raises:
         BuildError: kustomize failed.
@@ -114,12 +121,16 @@ def render(resources: Iterable[Path], components: Iterable[Path] = ()) -> bytes:
 
 
 def parse_objects(rendered: bytes) -> Objects:
-    """Return the objects of a rendered stream."""
+    """Return the Kubernetes objects in the YAML that kustomize printed."""
     return tuple(item for item in yaml.load_all(rendered, Loader=yaml.CSafeLoader) if item)
 
 
 def apply_component(rendered: Iterable[Mapping[str, Any]], component: Path) -> Objects:
-    """Return these objects with a component applied.
+    """Return Kubernetes objects with a kustomize component applied.
+
+    Args:
+        rendered: The objects.
+        component: The folder of the component.
 
     Raises:
         BuildError: kustomize failed.
@@ -130,11 +141,11 @@ def apply_component(rendered: Iterable[Mapping[str, Any]], component: Path) -> O
 
 
 def read_yaml(path: Path, place: str) -> Any:
-    """Read the single YAML document in one of the lab's files.
+    """Read a file that has a single YAML document.
 
     Args:
         path: The file.
-        place: The place of the error.
+        place: The file's name for the error message.
 
     Raises:
         UsageError: The file cannot be read or is not YAML.
@@ -154,9 +165,13 @@ def read_yaml(path: Path, place: str) -> Any:
 
 
 def _stamp(folders: Iterable[Path]) -> Stamp:
-    """Return the stamp of all files in these folders and in the folders that they list.
+    """Return the path, size and modification time of every file in some folders and in the folders that they list.
 
-    The stamp has each file's path, size and time, so that it changes whenever the result of a build could change.
+    The result changes whenever the result of a build could change.
+
+    Args:
+        folders: The folders, whose kustomization.yaml may list further ones.
+
     """
     stamp: set[tuple[str, int, int]] = set()
     visited: set[Path] = set()
@@ -176,9 +191,13 @@ def _stamp(folders: Iterable[Path]) -> Stamp:
 
 @lru_cache(maxsize=1024)
 def _read_listed_paths(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
-    """Return the absolute paths that a kustomization.yaml lists under any key; empty for an unreadable file.
+    """Return the absolute paths that a kustomization.yaml lists under any of its keys; empty for an unreadable file.
 
-    Size and time belong to the cache's key, so that a changed file is read anew.
+    Args:
+        path: The file.
+        size: The file's size. Like `time_ns` it is only part of the cache's key, so that a changed file is read anew.
+        time_ns: The time of the file's last change.
+
     """
     try:
         content = read_yaml(path, str(path))
@@ -189,10 +208,17 @@ def _read_listed_paths(path: Path, size: int, time_ns: int) -> tuple[Path, ...]:
 
 
 def _key(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp) -> str | None:
-    """Return a digest of the files' contents and relative places, of the order of the lists, and of the program.
+    """Return the cache key of a build: a digest of everything that determines its result.
+
+    It covers the files' contents and relative paths, the order of the folders, and the kustomize program.
+
+    Args:
+        resources: The folders of the resources.
+        components: The folders of the components.
+        stamp: The path, size and time of each file, from `_stamp`.
 
     Returns:
-        None where nothing can be stored: the program is not on PATH, or a file disappeared meanwhile.
+        None if the result cannot be cached: kustomize is not on PATH, or a file has disappeared.
 
     """
     program = shutil.which(PROGRAM)
@@ -215,9 +241,13 @@ def _key(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Stamp
 
 @lru_cache(maxsize=8192)
 def _content(path: str, size: int, time_ns: int) -> str:
-    """Return the SHA-256 digest of a file that a build reads; for a link, of the link and its target's content.
+    """Return the SHA-256 digest of a file's content; for a symbolic link, the path in the link is part of it.
 
-    Size and time belong to the cache's key, so that a changed file is read anew.
+    Args:
+        path: The file.
+        size: The file's size. Like `time_ns` it is only part of the cache's key, so that a changed file is read anew.
+        time_ns: The time of the file's last change.
+
     """
     link = str(Path(path).readlink()) if Path(path).is_symlink() else ""
     return hashlib.sha256(link.encode() + b"\0" + Path(path).read_bytes()).hexdigest()
@@ -240,26 +270,29 @@ def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Sta
 
 @lru_cache(maxsize=64)
 def _apply_component(text: str, component: Path, stamp: Stamp) -> bytes:
-    """Return, as YAML, the objects of a YAML text with a kustomize component applied.
-
-    The stamp of the component's files belongs to the cache's key, so that the result is built anew when these files change.
+    """Return Kubernetes objects with a kustomize component applied, both as YAML; cached.
 
     Args:
-        text: The objects.
+        text: The objects as YAML.
         component: The folder of the component.
-        stamp: The size and time of each of the component's files (`_stamp`).
+        stamp: The path, size and time of each of the component's files (`_stamp`). It is only part of the cache's key,
+            so that a changed component is applied anew.
 
     """
     return _build_together((), (component,), text)
 
 
 def _build_together(resources: Iterable[Path], components: Iterable[Path], text: str = "") -> bytes:
-    """Build resources and components that no folder lists together.
+    """Build resources and components by a temporary kustomization.yaml that lists them all, and return the YAML.
 
     Args:
         resources: The folders of resources.
         components: The folders of components, in the order in which they are applied.
-        text: Further objects as YAML; empty = none.
+        text: Further Kubernetes objects as YAML; empty = none.
+
+    Raises:
+        UsageError: The temporary file cannot be written.
+        BuildError: kustomize failed.
 
     """
     try:
@@ -300,7 +333,7 @@ def _kustomize(folder: Path) -> bytes:
 
 
 def _clean_message(stderr: str) -> str:
-    """Return kustomize's error message on one line, without its printed Go values.
+    """Return kustomize's error message on one line, without the Go data structures that it prints.
 
     >>> _clean_message('Error: merging from generator &{0x1 <nil>}: id resid.ResId{Kind:"ConfigMap", Name:"a"} is gone')
     'merging from generator: ConfigMap a is gone'

@@ -28,7 +28,7 @@ _ARM = re.compile(r"(?P<variant>.+?)(?P<more>-again|-null-\d+)?")
 
 
 class Aliases(Record, strict=True):
-    """The file of former names, each with the present one."""
+    """The content of `manifests/aliases.toml`: former names of variants and components (settings), each with the present name."""
 
     root: str = ""
     """The root of components whose names begin with no other system's; empty where manifests have no such file."""
@@ -39,12 +39,12 @@ class Aliases(Record, strict=True):
 
 
 def overlay_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the names of the variants that have a folder."""
+    """Return the names of the overlays: the variants that have a folder in `manifests/overlays`."""
     return list_folders(manifests / "overlays")
 
 
 def aliases(manifests: Path = MANIFESTS) -> Aliases:
-    """Return the former names of variants and components; empty for manifests that have no such file yet.
+    """Return the former names of variants and components (settings); empty if there is no file `aliases.toml`.
 
     Raises:
         UsageError: The file is faulty.
@@ -64,7 +64,10 @@ def _read(path: Path, time_ns: int) -> Aliases:
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
-    """Split a name into the parent and the components on it; a name of one word is a parent without components."""
+    """Split a variant's name into its parent and the components (settings) that are added: `A+B++C` → ("A+B", ("C",)).
+
+    In `A+B+C` the first `+` separates: ("A", ("B", "C")). A name without `+` has no components.
+    """
     if ON_TOP in name:
         parent, _, components = name.rpartition(ON_TOP)
     elif COMPONENT_SEPARATOR in name:
@@ -75,7 +78,10 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) -> str:
-    """Return the name of the variant that adds components to a parent.
+    """Return the name of the variant that adds components (settings) to a parent: `A`, [`B`] → `A+B`.
+
+    A parent whose name already has a `+` is joined by `++`. If the parent is a single component on its default root,
+    the root is left out of the name.
 
     Args:
         parent: The present name of the parent.
@@ -93,7 +99,11 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
 
 
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
-    """Return the root variant that a component without a parent stands on: the system with which its name begins."""
+    """Return the variant to which a component (setting) is added if no parent is named: `traefik-workers-2` → `traefik`.
+
+    It is the overlay with whose name the component's name begins. Without such an overlay it is the default root in
+    `aliases.toml`.
+    """
     return max(
         (name for name in overlay_names(manifests) if component.startswith(f"{name}-")),
         key=len,
@@ -102,7 +112,7 @@ def root_of(component: str, manifests: Path = MANIFESTS) -> str:
 
 
 def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
-    """Return the present name of a variant from any of its names; an unknown name returns unchanged."""
+    """Return the present name of a variant from its present or any former name; an unknown name is returned unchanged."""
     stem, at, ref = name.partition(AT)
     if at:
         return f"{find_present_name(stem, manifests)}{AT}{ref}"
@@ -124,18 +134,21 @@ def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_arm(name: str) -> str:
-    """Return the present name of an arm of a stored run, whose suffix `-again` or `-null-1` is kept."""
+    """Return the present name of an arm (a variant in a run) of a stored run.
+
+    A suffix that distinguishes repeated measurements of one variant, `-again` or `-null-1`, is kept.
+    """
     parts = _ARM.fullmatch(name)
     return stored_name(parts["variant"]) + (parts["more"] or "") if parts else name
 
 
 def stored_name(name: str) -> str:
-    """Return the present name of a variant of a stored run; a variant that no longer exists keeps its name."""
+    """Return the present name of a variant of a stored run; a variant that was removed since keeps its old name."""
     return name if name in aliases().gone else find_present_name(name)
 
 
 def list_spellings(name: str) -> Iterator[str]:
-    """Yield a variant's present name, then every former one."""
+    """Yield all names by which a variant is or was known: first the given present name, then the former ones."""
     former = aliases()
     yield name
     yield from (old for old, present in former.variants.items() if present == name)
@@ -148,9 +161,14 @@ def list_spellings(name: str) -> Iterator[str]:
 
 
 def name_in(name: str, manifests: Path) -> str:
-    """Return the name of a variant in these manifests, which may be older than the checkout's.
+    """Return the name that a variant has in certain manifests, which may be older than those of the checkout.
 
-    A variant that they do not have keeps its name.
+    If the manifests do not have the variant under any of its names, the given name is returned.
+
+    Args:
+        name: The present name.
+        manifests: The folder of the manifests.
+
     """
     present = find_present_name(name, manifests)
     return (
@@ -161,7 +179,7 @@ def name_in(name: str, manifests: Path) -> str:
 
 
 def is_variant(name: str, manifests: Path = MANIFESTS) -> bool:
-    """Return whether there is a variant of this name, present or former, with the components that it names."""
+    """Return whether a variant exists under this present or former name, with all the components (settings) in the name."""
     present = find_present_name(name, manifests)
     if present in overlay_names(manifests):
         return True

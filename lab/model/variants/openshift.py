@@ -29,14 +29,16 @@ FOOTNOTE = "for OpenShift, as its operator's API has it; not run on OpenShift by
 
 
 def check_patches(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], ...]:
-    """Return a component's patches after a check.
+    """Check that patches are ones that OpenShift's ingress operator accepts, and return them as a tuple.
+
+    A patch may change the `spec` of the operator's IngressController or of its router's Deployment.
 
     Args:
-        patches: The patches.
-        place: The place of the error.
+        patches: The patches, as read from the annotation `lab/openshift`.
+        place: The name of file and key for the error message.
 
     Raises:
-        UsageError: A patch is not one of the operator's IngressController or its router's Deployment.
+        UsageError: A value is no such patch.
 
     """
     result = tuple(patches)
@@ -50,10 +52,15 @@ def check_patches(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], .
 
 
 def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the `oc` commands that apply these patches; those for one object become a single command.
+    """Return the `oc` commands, as lines of shell, that apply patches to OpenShift's router.
+
+    Patches for one object are merged into a single command. Some commands are preceded by a line with a comment.
+
+    Args:
+        patches: Patches that `check_patches` accepts.
 
     Raises:
-        UsageError: Two patches set the same field to different values.
+        UsageError: Two patches set one field to different values.
 
     """
     merged: dict[str, dict[str, Any]] = {}
@@ -87,7 +94,12 @@ def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def snippet(patches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the shell commands that apply these patches on OpenShift; empty without patches."""
+    """Return the shell commands that apply patches to OpenShift's router, after a comment; empty if there are no patches.
+
+    Args:
+        patches: Patches that `check_patches` accepts.
+
+    """
     return "".join(f"{line}\n" for line in (f"# {FOOTNOTE}", *commands(patches))) if patches else ""
 
 

@@ -35,13 +35,15 @@ STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
 
 @cache
 def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
-    """Validate a Kubernetes object, and return its status (a word of `STATUSES`) and its fault; empty without one.
-
-    Results are cached, because overlays share most of their objects.
+    """Validate a Kubernetes object against the schema of its kind. Results are cached, as variants share objects.
 
     Args:
-        schemas: The folder of the schemas of kinds that Kubernetes does not have.
+        schemas: The folder with the schemas of kinds that Kubernetes itself does not have.
         text: The object as JSON.
+
+    Returns:
+        The status and the fault. The status is "Valid", "Invalid", or "Errors" (there is no readable schema). The fault
+        has the place and the message, and is empty for a valid object.
 
     """
     item = json.loads(text)
@@ -64,13 +66,26 @@ def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
 
 
 def find_schema_fault(item: Mapping[str, Any], manifests: Path = MANIFESTS) -> str:
-    """Return an object's fault and its place in the object; empty for a valid object, or a kind without schema."""
+    """Return the first fault of a Kubernetes object with its place: `/spec/replicas: 'two' is not of type 'integer'`.
+
+    The text is empty for a valid object, and for a kind without schema.
+
+    Args:
+        item: The object.
+        manifests: The folder of the manifests, which has the schemas of kinds that Kubernetes itself does not have.
+
+    """
     status, fault = _validate_object(manifests / "schemas", json.dumps(item, sort_keys=True, default=str))
     return fault if status == "Invalid" else ""
 
 
 def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
-    """Validate a variant; return its faults and a summary as lines, and whether the variant has no fault."""
+    """Validate all Kubernetes objects of a variant.
+
+    Returns:
+        Lines to print, one per fault and a summary at the end; and whether the variant is free of faults.
+
+    """
     folder = manifests / "overlays" / variant  # which people apply directly
     try:
         items = (
@@ -91,9 +106,15 @@ def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Report on these variants, or on `covering_names` without any, and return the exit status.
+    """Validate the objects of variants, and print the faults and a summary of each.
 
-    It is 1 if a variant does not build or has an invalid object, and 2 for an unknown variant.
+    Args:
+        names: The names of the variants; empty = as many as contain every overlay and every component (setting).
+
+    Returns:
+        The exit status: 0 if all are valid, 1 if a variant does not build or has an invalid object, 2 for an unknown
+        variant.
+
     """
     try:
         variants = [load_chain(name)[-1].name for name in names]

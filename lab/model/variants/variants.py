@@ -62,7 +62,11 @@ In the other family all have the same TLS, log, headers, buffering and workers.
 
 
 class Overlay(Record):
-    """The annotations and lists of one overlay, or those that `overlay+knob` would have in a file; not rendered."""
+    """An overlay: the lists and annotations of its kustomization.yaml. Nothing of it is rendered yet.
+
+    A variant without a folder, such as `overlay+knob` (a knob is a single setting), has an Overlay with what its file
+    would contain.
+    """
 
     name: str = Field(description="the overlay's folder", json_schema_extra=annotated.NOT_AN_ANNOTATION)
     title: str = Field(min_length=1, description="what it is, against its baseline")
@@ -111,12 +115,15 @@ class Overlay(Record):
 
 
 class Variant(Record):
-    """A variant: an overlay as kustomize rendered it, with its knobs and read-backs.
+    """A variant: the Kubernetes objects that kustomize rendered for an overlay, with its knobs and read-backs.
 
-    `baseline` is the parent overlay's name, None for a root. `knobs` are those of the complete chain, root
-    first; `own_knobs` those that this overlay adds to its baseline. `manifests` are the objects that
-    `kustomize build` printed. `readback` is the union of the checks of all overlays of the chain and of all
-    knobs; a later check replaces an earlier one with the same subject.
+    A knob is a single setting. A read-back is a check that the running system has a value.
+
+    - `baseline`: the name of the parent overlay; None for a root, which has no parent.
+    - `knobs`: the knobs of all overlays from the root to this one.
+    - `own_knobs`: the names of the knobs that this overlay adds to its baseline.
+    - `manifests`: the rendered objects.
+    - `readback`: the checks of all these overlays and knobs; of two checks of one setting, the later one counts.
     """
 
     name: str
@@ -139,7 +146,10 @@ class Variant(Record):
     )
 
     def refuse_on(self, target: str) -> None:
-        """Refuse a target that cannot run this variant's system, or does not have what a knob sets.
+        """Raise an error if a target (a place to run systems) cannot run this variant or lacks what one of its knobs sets.
+
+        Args:
+            target: The name of the target, such as "local" or "kind".
 
         Raises:
             NotMeasurableError: The target is not one of `only_on`.
@@ -152,25 +162,26 @@ class Variant(Record):
 
     @property
     def compared_with(self) -> str | None:
-        """The name of the variant that this variant is compared with; None for a root that is compared with nothing.
+        """The name of the variant that this variant is compared with; None if it is compared with nothing.
 
-        It is the baseline, or for a root (a variant without a baseline) the other system that the root names.
+        It is the baseline. A root, which has no baseline, may name another system instead.
         """
         return self.baseline or self.compare_with
 
     @property
     def sweep(self) -> str | None:
-        """The sweep (list of loads) that the last of a variant's own knobs names; None without own knobs.
+        """The name of the sweep (list of loads) in which an effect of this variant could show.
 
-        Own knobs are those that the variant adds to its baseline.
+        The last knob (single setting) that the variant adds to its baseline names it; None if it adds none.
         """
         return self.knobs[-1].sweep if self.own_knobs else None
 
     @property
     def primary_metric(self) -> Primary | None:
-        """The metric in which a variant's hypothesis is decided; None for a variant that is compared with nothing.
+        """The metric in which this variant's hypothesis is decided, such as "p99"; None if it has none.
 
-        The overlay of the variant states it, or else the last of the variant's `own_knobs`.
+        The overlay states it, or else the last knob (single setting) that the variant adds to its baseline. A variant
+        that is compared with nothing has none.
         """
         if self.compared_with is None:
             return None
@@ -178,9 +189,10 @@ class Variant(Record):
 
     @property
     def shared_cost(self) -> bool:
-        """True if a part of a variant's cost can lie in what both sides of a pair share, such as ports and queues.
+        """True if a part of this variant's cost can lie in what both sides of a pair share, such as local ports and queues.
 
-        One of the variant's `own_knobs` states it, or the system of a root.
+        A pair (two variants measured at once) then underestimates the effect. The knobs (settings) that the variant
+        adds to its baseline state it, or the overlay if it is a root.
         """
         if self.baseline is None and self.root_cost == "shared":
             return True
@@ -188,26 +200,32 @@ class Variant(Record):
 
     @property
     def dose(self) -> float:
-        """The units of a known cost that a variant's own knobs add, for checks of the lab; 0 without such knobs."""
+        """The size of a known, artificial cost that the variant adds to its baseline, in multiples of a fixed amount.
+
+        It is for variants that test the lab's measuring; 0 for all others.
+        """
         return sum(knob.dose or 0.0 for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
     def manifests_sha256(self) -> str:
-        """The SHA-256 digest of a variant's manifests, by which a resumed run recognizes what it applied before."""
+        """The SHA-256 digest of the variant's rendered manifests, by which a resumed run detects that they have changed."""
         return hashlib.sha256(json.dumps(self.manifests, sort_keys=True).encode()).hexdigest()
 
     @property
     def needs(self) -> str:
-        """The events that an effect of a variant's own knobs needs and that no sweep causes yet.
+        """The events during a load without which this variant has no effect, if no sweep (list of loads) causes them yet.
 
-        The text is empty if at least one of the knobs needs nothing.
+        Empty if at least one of the knobs that the variant adds has an effect under the existing loads.
         """
         needs = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
         return "; ".join(dict.fromkeys(filter(None, needs))) if all(needs) else ""
 
 
 def variant_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the listed variants: the overlays' folders, and each component on the parents in its `lab/on`."""
+    """Return the sorted names of all listed variants: the overlays, and each component (setting) on the parents that it names.
+
+    A component names parents in its annotation `lab/on`; each makes a variant PARENT+COMPONENT.
+    """
     files = sorted(manifests.glob("components/*/kustomization.yaml"))
     times = tuple(path.stat().st_mtime_ns for path in files)
     return sorted({*overlay_names(manifests), *_list_components(manifests, times)})
@@ -215,11 +233,12 @@ def variant_names(manifests: Path = MANIFESTS) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the names of the variants that components list in their annotation `lab/on`, as PARENT+COMPONENT.
+    """Return the variants PARENT+COMPONENT of all components (settings), whose annotation `lab/on` lists the parents.
 
     Args:
         manifests: The folder of the manifests.
-        times_ns: The times of the components' files. They belong to the cache's key, so that the files are read anew after a change.
+        times_ns: The times of the components' files. They are only part of the cache's key, so that changed files are
+            read anew.
 
     """
     names: list[str] = []
@@ -231,10 +250,10 @@ def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, .
 
 
 def covering_names(manifests: Path = MANIFESTS) -> list[str]:
-    """Return the fewest variants that contain every overlay and every component.
+    """Return a small list of variants that together contain every overlay and every component (setting).
 
-    They are the overlays, and one more variant for each component that no overlay contains. This variant is the first that the component's
-    `lab/on` lists, or else the root of the component's system with the component.
+    It has all overlays, and one more variant for each component that no overlay contains. This variant is the component
+    on one of its parents in `lab/on`, or else on the default root.
     """
     used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
     listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
@@ -243,23 +262,27 @@ def covering_names(manifests: Path = MANIFESTS) -> list[str]:
 
 
 def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
-    """Return the objects that a variant renders, without any of the checks of `load_variant`.
+    """Render a variant and return its Kubernetes objects, without the checks of `load_variant`.
+
+    Args:
+        name: The name of the variant.
+        manifests: The folder of the manifests.
 
     Raises:
-        UsageError: It does not build.
+        UsageError: kustomize fails.
 
     """
     return kustomize.parse_objects(_render(load_overlay(name, manifests), manifests))
 
 
 def reference_name(manifests: Path = MANIFESTS) -> str | None:
-    """Return the name of the overlay that is annotated as the direct reference, the backend without any proxy.
+    """Return the name of the overlay for the direct reference (the backend without a proxy), as its annotation marks it.
 
     Returns:
-        None where no overlay is annotated so.
+        None if no overlay is marked as the reference.
 
     Raises:
-        UsageError: There are two.
+        UsageError: Two overlays are marked.
 
     """
     names = [
@@ -271,7 +294,11 @@ def reference_name(manifests: Path = MANIFESTS) -> str | None:
 
 
 def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
-    """Read the file of an overlay, or derive it for `parent+knob+knob`, by any of its names; nothing is rendered.
+    """Read the file of an overlay, or derive the overlay from a name such as `overlay+knob+knob`. Nothing is rendered.
+
+    Args:
+        name: The present name or a former one.
+        manifests: The folder of the manifests.
 
     Raises:
         UsageError: There is no such variant, or a file is faulty.
@@ -298,7 +325,7 @@ def load_overlay(name: str, manifests: Path = MANIFESTS) -> Overlay:
 
 
 def _suggest_name(name: str, manifests: Path) -> str:
-    """Return a remedy: the variant or component with the nearest name, present or former."""
+    """Return a remedy for an unknown variant's name: a hint at the most similar known name, or a list of names."""
     former = aliases(manifests)
     names = {*variant_names(manifests), *knob_names(manifests), *former.variants, *former.components, *former.gone}
     hint = did_you_mean(name, names)
@@ -306,7 +333,11 @@ def _suggest_name(name: str, manifests: Path) -> str:
 
 
 def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
-    """Return an overlay with its baseline, the baseline's baseline and so on; the root, which has none, comes first.
+    """Return an overlay with all its ancestors: its baseline, the baseline's baseline and so on, the last of them first.
+
+    Args:
+        name: The name of the overlay, which is the last element of the result.
+        manifests: The folder of the manifests.
 
     Raises:
         UsageError: The baselines form a circle, or a knob is listed twice.
@@ -329,9 +360,9 @@ def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
 
 
 def sets_node(name: str) -> bool:
-    """Return whether a variant sets a property of the whole node, as only a cluster allows.
+    """Return whether a variant has a knob that changes a setting of the whole node, such as a sysctl outside the pod.
 
-    The result is False for a variant that no longer exists.
+    Only a cluster can measure such a variant. The result is False for a variant that no longer exists.
     """
     try:
         return any(
@@ -345,15 +376,15 @@ def sets_node(name: str) -> bool:
 
 
 def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
-    """Render a variant and check it.
+    """Render a variant and check it; return it with its knobs (settings) and read-backs (checks of these).
 
     Args:
-        name: The name of its folder, or `overlay+knob+knob`.
+        name: The name of its folder, or `overlay+knob+knob`; with `@COMMIT` at the end, the variant as of that commit.
         manifests: The folder of the manifests.
-        fixtures: Components of manifests/fixtures that are applied on top, so that a disruption can be observed.
+        fixtures: Components of manifests/fixtures to apply on top, such as one by which a disruption can be observed.
 
     Raises:
-        UsageError: It is unknown or faulty; the error has place, fault and remedy.
+        UsageError: The variant is unknown or faulty. The message has place, fault and remedy.
 
     """
     stem, at, ref = name.partition(AT)
@@ -392,7 +423,10 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
 
 
 def _spread(objects: kustomize.Objects) -> kustomize.Objects:
-    """Return objects with several routes, and with several endpoints of a backend for which no knob sets their number."""
+    """Return objects prepared for a mix of requests: with routes for several hosts, and three pods of the backend.
+
+    A number of pods other than 1, which a knob has set, is kept.
+    """
     several = [
         obj | {"spec": obj["spec"] | {"replicas": ENDPOINTS}}
         if obj["metadata"].get("labels", {}).get("lab/role") == "backend" and obj["spec"].get("replicas") == 1
@@ -403,14 +437,14 @@ def _spread(objects: kustomize.Objects) -> kustomize.Objects:
 
 
 def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
-    """Return the targets that all these `lab/only-on` texts allow; empty = every target.
+    """Return the targets (places to run systems) that all of some `lab/only-on` annotations allow; empty = every target.
 
     Args:
-        name: The name of the variant, for the error.
-        stated: The texts, each with targets separated by spaces; an empty text allows every target.
+        name: The name of the variant, for the error message.
+        stated: The texts of the annotations, each with targets separated by spaces; an empty text allows every target.
 
     Raises:
-        UsageError: No target is allowed by all.
+        UsageError: The annotations have no target in common.
 
     """
     lists = [text.split() for text in stated if text]
@@ -422,12 +456,17 @@ def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
 
 
 def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
-    """Return the variant without some of its `own_knobs`, but with their read-backs, which must then fail.
+    """Return a variant rendered without some knobs (settings), but still with the checks that these took effect.
 
-    This is the mutation testing of the read-backs.
+    The checks must then fail. So this tests the checks themselves (mutation testing).
+
+    Args:
+        variant: The variant.
+        knobs: The names of the knobs to leave out, among those that the variant adds to its baseline.
+        manifests: The folder of the manifests.
 
     Raises:
-        UsageError: It does not build.
+        UsageError: kustomize fails without the knobs.
 
     """
     remaining = [knob for knob in variant.own_knobs if knob not in knobs]
@@ -436,7 +475,7 @@ def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -
 
 
 def diff_against_baseline(variant: Variant, manifests: Path = MANIFESTS) -> str:
-    """Return a unified diff of the rendered objects against the baseline's; empty for a root."""
+    """Return a unified diff of a variant's Kubernetes objects against those of its baseline; empty without a baseline."""
     if variant.baseline is None:
         return ""
     return differences.unified(
@@ -445,10 +484,11 @@ def diff_against_baseline(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
-    """Return the commands and patches that apply the variant's `own_knobs` to a user's cluster.
+    """Return the commands and patches with which users apply a variant's own settings to their clusters.
 
-    They are `oc` commands for the knobs that OpenShift's operator has a field for, and for the others patches as YAML, with the names
-    that users know. The text is empty for a root, and for a variant that exists only to measure with.
+    Settings for which OpenShift's operator has a field are `oc` commands. The others are patches as YAML, with the
+    names of objects that users know. The text is empty for a variant without baseline, and for one that exists only for
+    measuring.
     """
     if variant.baseline is None or variant.only_to_measure_by:
         return ""
@@ -473,12 +513,15 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def openshift_patches(variant: Variant) -> list[dict[str, Any]]:
-    """Return the patches that set a variant's `own_knobs` on OpenShift, where its operator has a field for them."""
+    """Return the patches for OpenShift's operator that apply the settings a variant adds to its baseline.
+
+    Settings for which the operator has no field are left out.
+    """
     return [patch for knob in variant.knobs if knob.name in variant.own_knobs for patch in knob.openshift]
 
 
 def annotation_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `metadata.annotations`, the content of `lab/schema/annotations.json`."""
+    """Return the JSON Schema of the annotations of components and overlays, the content of `lab/schema/annotations.json`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "metadata.annotations of manifests/components (component) and manifests/overlays (overlay); check: one of the list in lab/readback",
@@ -560,18 +603,19 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
 def _render(
     overlay: Overlay, manifests: Path, only: Sequence[str] | None = None, fixtures: Sequence[str] = ()
 ) -> bytes:
-    """Render an overlay from its lists.
+    """Render the Kubernetes objects of an overlay, and return them as YAML.
 
-    Its folder is not built as a whole, so that overlays that begin with the same knobs share builds.
+    The overlay's parts are built one by one instead of its folder, so that overlays with common parts share cached
+    results.
 
     Args:
         overlay: The overlay.
         manifests: The folder of the manifests.
         only: The knobs of `own_knobs` to apply; None = all.
-        fixtures: Components of manifests/fixtures that are applied on top.
+        fixtures: Components of manifests/fixtures to apply on top.
 
     Raises:
-        UsageError: It does not build.
+        UsageError: kustomize fails.
 
     """
     applied = overlay.own_knobs if only is None else only
@@ -598,10 +642,10 @@ def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
 
 
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
-    """Refuse an overlay if one of the knobs that it adds has no effect.
+    """Raise an error if one of the knobs (settings) that an overlay adds has no effect on the rendered objects.
 
-    The targets of a knob's patches must exist. A change that a knob makes must last until all knobs are applied, or the render without the
-    knob must differ.
+    The targets of a knob's patches must exist. At least one of a knob's changes must be left when all knobs are
+    applied, or the render without the knob must differ.
 
     Args:
         overlay: The overlay.
@@ -636,7 +680,18 @@ def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: 
 
 
 def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
-    """Refuse faults that kustomize accepts: containers without image, images without registry, a repeated sysctl."""
+    """Raise an error for faults that kustomize accepts.
+
+    The faults are a container without image, an image without registry, and a sysctl that is set twice.
+
+    Args:
+        overlay: The overlay, for the error message.
+        objects: The objects that the overlay renders.
+
+    Raises:
+        UsageError: An object has such a fault.
+
+    """
     for obj in objects:
         pod = obj.get("spec", {}).get("template", {}).get("spec", {})
         place = f"{overlay.name}: {differences.label(obj)}"
