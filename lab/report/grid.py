@@ -275,9 +275,9 @@ def heading_markdown(heading: Heading) -> str:
 
 
 def number_notes(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
-    """Number the notes of all tables' cells, and yield each part with note → number.
+    """Yield each part with the numbers of the notes in the tables' cells, as note → number.
 
-    Numbering starts again at 1 after each `Notes` part.
+    Numbering starts again at 1 after each `Notes` part, so the parts between two of them have equal numbers.
     """
     ends = [place for place, part in enumerate(parts, 1) if isinstance(part, Notes)]
     for begin, end in pairwise([0, *ends, len(parts)]):

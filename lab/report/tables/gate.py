@@ -28,7 +28,7 @@ UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab 
 
 
 def page(gate: Gate, strict: bool) -> list[Part]:
-    """Return the page of a gate (a comparison that fails on a regression): a table, sentences about rows that failed, and the verdict.
+    """Return the page of a gate (a comparison that fails on a regression): a table, what did not pass, and the verdict.
 
     In Markdown, which a CI job shows as its summary or a comment, the page begins with a heading.
 
