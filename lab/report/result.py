@@ -58,7 +58,10 @@ class RunResult:
 
     @cached_property
     def rate_costs(self) -> list[RateCost]:
-        """The idle and marginal costs of each variant that was measured at two offered rates; empty if none was."""
+        """The idle cost (CPU at rate 0) and marginal cost (CPU of each additional request) of each variant measured at two offered rates.
+
+        Empty if no variant was.
+        """
         return compute_rate_costs(self.summaries[0])
 
     @property

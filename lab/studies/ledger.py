@@ -31,9 +31,9 @@ OPENINGS: dict[Answer, str] = {
 
 
 def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
-    """Return the verdicts of all claims, or of one study's, in the order of claims.csv.
+    """Judge all published claims, or those of one study, and return the verdicts in the order of claims.csv.
 
-    Each claim is judged by its publication's own data and by the runs of data/reference.
+    A claim is judged twice: by its publication's own data, and by the runs in data/reference.
 
     Args:
         study: The study's key; None: all studies.
@@ -124,8 +124,8 @@ def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdic
         known: The verdicts of the checks, which are facts known before any run.
 
     Raises:
-        AssertionError: A run lacks what a claim's rule asks for, a claim was decided without a run, a verdict has no run or effect, or a
-            check did not come out as it must.
+        AssertionError: A run lacks what a claim's rule asks for, or a claim was decided without a run. Or a verdict names no run or
+            effect, or a check did not come out as it must.
 
     """
     for verdict in (*verdicts, *known):
@@ -224,7 +224,7 @@ def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) ->
 
 
 def explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
-    """Return the explanation how claims of a kind are judged, one line for each kind that occurs among the verdicts."""
+    """Return how claims are judged: a line for each kind of claim that occurs among the verdicts."""
     kinds = {verdict.claim.kind for verdict in verdicts}
     return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
 

@@ -92,7 +92,7 @@ class CommittedRun:
 
 
 def list_targets() -> list[str]:
-    """Return the names of the targets, the default one first."""
+    """Return the names of the targets (`local`, `kind` …), the default one first."""
     return sorted(BRING_UP_S, key=lambda name: (name != DEFAULT_TARGET, name))
 
 

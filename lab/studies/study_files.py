@@ -223,7 +223,7 @@ class StudyTableCell:
 
 
 def list_studies() -> list[str]:
-    """Return the keys of all studies in alphabetical order."""
+    """Return the keys of all studies (the stems of the files' names in lab/studies) in alphabetical order."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
@@ -366,10 +366,10 @@ def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
 
 
 def resolve_variants(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
-    """Return the variants to ablate (to measure with parts left out) for the name of a study or of a variant.
+    """Return the variants whose knobs (settings) an ablation measures one by one, for the name of a study or of a variant.
 
-    For a study these are the variants that its file lists, for itself and for its changes. In addition, they are the variants of the same
-    roots whose manifests are annotated with the study.
+    For a study these are the variants that its file lists, for itself and for its changes. The variants of the same systems whose manifests
+    are annotated with the study are added.
 
     Args:
         name: A study's key or a variant's name.

@@ -240,7 +240,7 @@ def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 
 
 def overlays_of(manifests: Path) -> list[Overlay]:
-    """Return all overlays in a folder of manifests."""
+    """Return all overlays (variants with manifests of their own) in a folder of manifests."""
     return [load_overlay(name, manifests) for name in variant_names(manifests)]
 
 

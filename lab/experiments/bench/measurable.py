@@ -141,8 +141,10 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
     """Return the record of a variant, adapted to what the request compares the variant with.
 
     In an A/A run the variant is its own baseline, so it has no cost, nothing to apply, and no load of its own. If the request names another
-    baseline (`--against`), the variant has nothing to apply either. Solo samples then decide, instead of pairs, in two cases: the two may
-    differ in the cost of a shared resource, or one of them cannot be up together with a second system.
+    baseline (`--against`), the variant has nothing to apply either.
+
+    Comparisons are usually decided by pairs (two variants measured at once). They are decided by solo samples (each variant has the machine
+    alone) if the two may differ in the cost of a shared resource, or if one of them cannot be up together with a second system.
 
     Args:
         loaded: The request with its loads and variants.

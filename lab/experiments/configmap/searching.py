@@ -78,7 +78,10 @@ def find_settings(docs: Sequence[Value]) -> list[SettingsMap]:
 
 
 def _join_parts(candidates: list[SettingsMap]) -> list[SettingsMap]:
-    """Merge mappings that different fields of one Helm release set, in Helm's order; any other mappings are returned unchanged."""
+    """Merge mappings that come from several fields of one Helm release, so that later fields override earlier ones, as in Helm.
+
+    Any other mappings are returned unchanged.
+    """
     parts = [(match, settings) for settings in candidates if (match := _PART.fullmatch(settings.where))]
     releases = {(match["release"] or "", match["chart"]) for match, _ in parts}
     if len(candidates) < 2 or len(parts) < len(candidates) or len(releases) > 1:

@@ -55,7 +55,7 @@ def writable_lines(migration: Migration) -> list[Line]:
 
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
-    """Return whether a folder of manifests has those of a system."""
+    """Return whether a folder of manifests contains the overlay (the variant's kustomization) of a system."""
     return (manifests / "overlays" / system / _FILE).exists()
 
 
@@ -243,7 +243,10 @@ def _dump_yaml(content: Any) -> str:
 
 
 def _normalize(text: str) -> str:
-    """Return the same text for `proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize`."""
+    """Reduce a name to its lower-case letters and digits, so that differently written names are equal.
+
+    `proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize` give one text.
+    """
     return "".join(filter(str.isalnum, text)).lower()
 
 

@@ -91,8 +91,9 @@ def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
     A block is one repetition of the run's plan.
 
     Returns:
-        (known costs, effects). The known costs are compared between pairs (measured at once) and solo samples; None where no variant with a
-        known cost was measured in both ways. The effects are the judged ones of all variants in their primary metrics.
+        (known costs, effects). The known costs are compared between pairs (two variants measured at once) and solo samples (a variant has
+        the machine alone); None where no variant with a known cost was measured in both ways. The effects are the judged ones of all
+        variants in their primary metrics.
 
     Raises:
         UsageError: The run has fewer than ten blocks.
@@ -165,10 +166,12 @@ def summarise_ten(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
 
 
 def find_faults(costs: KnownCosts | None) -> str:
-    """Return what is wrong with the effects that pairs show of known costs, and what to do; empty if nothing is wrong.
+    """Return what is wrong with known costs as pairs show them, and what to do about it; empty if nothing is wrong.
+
+    A pair is two variants measured at once. A known cost should be as large in pairs as when each variant has the machine alone.
 
     Args:
-        costs: The known costs, each measured both in pairs and in solo samples; None: there are none.
+        costs: The known costs, measured in both ways; None: there are none.
 
     """
     if costs is None:

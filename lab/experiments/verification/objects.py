@@ -74,8 +74,8 @@ class UserIngresses:
         ingresses: The Ingresses, in the lab's namespace and with its Services and Secrets.
         extras: The Secrets that the Ingresses need.
         paths: The paths of the Ingresses.
-        services: Port of the backend → the Service whose requests arrive there, as `name:port`. If a canary by weight shares a route, all
-            have one text, since which Service answers is random.
+        services: Port of the backend → the Service whose requests arrive there, as `name:port`. If an Ingress is a canary by weight (it
+            gets a random share of another Ingress's requests), all Services so far have one text, since which of them answers is random.
         ports: Service → its port by number or name → (number of the Service's port, port of the backend).
         secured: The ports of the backend that speak TLS.
         notes: What no system gets of the user's files.

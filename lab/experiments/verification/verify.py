@@ -317,7 +317,7 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
 
     Returns:
         (exchange, its aspects) for each request. An exchange is the answer, and what the backend received. Its aspects are what is
-            compared.
+        compared.
 
     """
     say(f"{system.name}: coming up on {system.target.name}")

@@ -270,7 +270,7 @@ GATE = JsonShape(
 
 
 def describe_gate(gate: Gate, strict: bool) -> dict[str, Any]:
-    """Return the JSON data that `gate --json` prints: the rows, the verdict and the exit status.
+    """Return the JSON data that `gate --json` prints about a gate (a comparison that fails on a regression).
 
     Args:
         gate: The judged comparison.

@@ -197,7 +197,7 @@ def notes(report: Report) -> list[str]:
 
 
 def describe_nulls(report: Report) -> str:
-    """Return how many comparisons of a variant with itself came out as significant, in words; empty if there were no such arms."""
+    """Return how many comparisons of a variant with itself came out as significant, in words; empty if the run has none."""
     return describe_null_claims(report.noises) if list_null_arms(report.record.arms) else ""
 
 

@@ -10,10 +10,10 @@ from lab.stats import paired as stats
 
 
 def known_costs_page(costs: KnownCosts | None) -> list[Part]:
-    """Return the page that compares what pairs (two variants at once) and solo samples show of costs that are known beforehand.
+    """Return the page about costs that are known beforehand: what pairs show of them, compared with solo samples.
 
-    The table has a row for each variant with extra work, the least work first. Sentences below it explain the intervals, and say which
-    share of the cost pairs show.
+    For a pair two variants are measured at once, for a solo sample one has the machine alone. The table has a row for each variant with
+    extra work, the least work first. Sentences below it explain the intervals, and say which share of the cost pairs show.
     """
     if costs is None:
         return [make_sentence("No cost was measured both ways, as a pair and alone, in enough blocks.")]

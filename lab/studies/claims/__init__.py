@@ -255,7 +255,7 @@ class ClaimRule(StrictModel):
         return self
 
     def named(self) -> list[str]:
-        """Return the names of all variants that the rule needs, each once."""
+        """Return the names of all variants that a run must have measured for this rule, each once."""
         tests = (*self.given, *self.tests, *self.told)
         bases = [base.variant for test in tests for base in (test.minus, test.ratio_to) if base is not None]
         names = [self.variant, *(test.variant for test in tests), *bases]
@@ -263,7 +263,7 @@ class ClaimRule(StrictModel):
 
     @property
     def command(self) -> str:
-        """The `just bench` command that makes a run by which this rule of a claim can be judged."""
+        """The `just bench` command that makes a run by which this rule can judge its claim."""
         sustained = " --sustained" if self.sustained else ""
         loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {SUGGESTED_BLOCKS}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
@@ -424,7 +424,10 @@ def lies_within_bound(
 
 
 def format_short(value: float) -> str:
-    """Return a number with three significant digits (from 100 on as a whole number) and a true minus sign."""
+    """Return a number as text with three significant digits: `0.0123`, `−4.57`, `1,234`; from 100 on without a fraction.
+
+    The minus sign is the typographic one, not a hyphen.
+    """
     size = abs(value)
     text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
     return text.replace("-", "−")

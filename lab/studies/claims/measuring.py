@@ -328,8 +328,8 @@ def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> Meas
 
     Args:
         part: The result with its value and interval.
-        floor: The A/A noise floor (the effect of the baseline against itself). It makes the bounds `above` and `below` harder to meet by as
-            much: as a factor for a ratio, else as a difference.
+        floor: The A/A noise floor (the effect of the baseline against itself). The bounds `above` and `below` are moved by it, so that they
+            are harder to meet: multiplied or divided for a ratio, and otherwise increased or decreased.
         hidden: (whether the true value may lie below the interval, whether it may lie above). On such a side the interval is taken as
             infinite, so only its other end can decide.
 

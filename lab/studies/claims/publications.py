@@ -302,13 +302,16 @@ def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
 
 
 def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
-    """Return the number of a test; if the test has `ratio_to`, its ratio to that number.
+    """Compute the number of a test, and divide it by the number of `ratio_to` if the test has one.
 
     Args:
         place: The rule's place, for messages.
         test: The test.
         rows: The rows of the test's table that its `where` selects.
         value: The value of the column `each` for which the number is taken. It is not used by a test without `each`.
+
+    Raises:
+        UsageError: A table does not have what the test asks for, or the divisor is not above 0.
 
     """
     selected = [row for row in rows if not test.each or row[test.each] == value]

@@ -306,7 +306,8 @@ def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None
     """Return a variant's CPU cost per request; None where no block (repetition) has it.
 
     The cost is that of the variant's baseline, multiplied by the ratio of the variant to the baseline. The baseline's cost comes from its
-    own baseline in the same way, and so on. Where such a ratio or cost is missing, the cost is the median of the variant's solo samples.
+    own baseline in the same way, and so on. Where such a ratio or cost is missing, the cost is the median of the variant's solo samples
+    (for which it had the machine alone).
 
     Args:
         run: The run.

@@ -264,7 +264,7 @@ def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figur
 
 
 def _shape_tables(study: str, run: Evidence | None) -> Sequence[results.ShapedTable]:
-    """Return the study's tables for a run; without a run they have only the published numbers."""
+    """Return the tables of a study, filled in with a run's values; without a run they have only the published numbers."""
     return results.shape_tables(load_study(study), run.summary() if run else Summary(None, 0, 0, (), (), {}))
 
 
