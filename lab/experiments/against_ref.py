@@ -24,7 +24,7 @@ SHORT = 12
 
 
 def commit_of(ref: str) -> str:
-    """Return the shortened commit of a git ref.
+    """Return the first SHORT digits of the commit that a git ref names in the lab's repository.
 
     Raises:
         UsageError: git knows no such commit.
@@ -40,10 +40,14 @@ def commit_of(ref: str) -> str:
 
 
 def read_at_ref(file: Path, ref: str) -> bytes:
-    """Return the content of a file as a git ref of the file's own repository has it.
+    """Return the content that a file has at a git ref of the repository that contains the file.
+
+    Args:
+        file: The path of the file.
+        ref: The git ref.
 
     Raises:
-        UsageError: The file is in no git repository, git knows no such commit, or the file is not in it.
+        UsageError: The file is in no git repository, git knows no such commit, or the file does not exist there.
 
     """
     shown = _run_git("show", f"{ref}:./{file.name}", folder=file.absolute().parent)
@@ -56,7 +60,7 @@ def read_at_ref(file: Path, ref: str) -> bytes:
 
 
 def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Add a ref's manifests to a copy of the checkout's, for a comparison of each variant with its state at the ref.
+    """Add the manifests of a git ref to a copy of the checkout's manifests, so that variants can be compared with their old state.
 
     Args:
         manifests: The copy of the checkout's manifests.
@@ -64,7 +68,8 @@ def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tup
         variants: The names of the variants.
 
     Returns:
-        The name at the ref of each variant that differs there, by its own name; and the variants whose rendered manifests are equal.
+        (old names, unchanged variants). The first is variant → the name of its state at the ref, for variants that differ there. The second
+        are the variants whose rendered manifests are equal at the ref.
 
     Raises:
         UsageError: git knows no such commit, it has no manifests, or a variant does not exist there.

@@ -61,16 +61,17 @@ def prepare(
     Nothing is started or written.
 
     Args:
-        names: The variants.
+        names: The names of the variants.
         target: The target.
         command: The command line for the record.
-        p99_s: The highest p99 with which a rate passes, in seconds.
-        precision: The relative gap between the highest passing and the lowest failing rate at which a search ends: 0.05 is 5 %.
-        connections: The connections of the generator.
-        load: `generator`, `duration_s`, `start_rps`, `page`, `traffic` (see `_build_point`), and fields of a `LoadPoint`.
+        p99_s: The latency bound: the highest p99 with which a rate passes, in seconds.
+        precision: How close the highest passing and the lowest failing rate must be for a search to end: 0.05 is 5 %.
+        connections: The connections of the load generator.
+        load: Further properties of the load: `generator`, `duration_s`, `start_rps`, `page`, `traffic` (see `_build_point`), and fields of
+            a `LoadPoint`.
 
     Raises:
-        UsageError: Something does not work; the error is the first fault.
+        UsageError: The search cannot be carried out; the error is the first fault.
 
     """
     target.check()
@@ -118,18 +119,18 @@ def _build_point(
     traffic: Traffic | None = None,
     **fields: Any,
 ) -> tuple[LoadPoint, ChosenGenerator]:
-    """Return the point of the first trial, and its generator.
+    """Return the load point of the first trial in a search for the knee, and its load generator.
 
     Args:
         target: The target.
         connections: The connections of the generator.
         generator: The name of the generator.
-        duration_s: The duration of a trial; None for as long as the generator needs, at least DURATION_S.
-        start_rps: The rate of the first trial; None for START_RPS, or for one request per second and connection where
-            the generator refuses fewer.
+        duration_s: The duration of a trial in seconds. None: as long as the generator needs, and at least DURATION_S.
+        start_rps: The rate of the first trial in requests per second. None: START_RPS, or one request per second and connection if the
+            generator refuses a lower rate.
         page: The page to request.
-        traffic: The mix of requests in place of the page; None for none.
-        fields: Further fields of the point.
+        traffic: A mix of requests in place of the page; None: the page.
+        fields: Further fields of the load point.
 
     """
     rate_rps, lasts_s = float(start_rps or START_RPS), duration_s or DURATION_S
@@ -161,9 +162,10 @@ def _build_point(
 
 
 def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
-    """Return the generator that makes the trials: the named one, or a substitute where it is not installed.
+    """Return the load generator for the trials of a search: the one that the load point names, or a substitute if that is not installed.
 
-    Two minimums apply to wrk2 alone, 30 s and one request per second and connection. A substitute need not meet them.
+    The load point may be longer or faster than the substitute needs, because wrk2 needs at least 30 s and one request per second and
+    connection. A substitute is chosen without these two minimums.
 
     Raises:
         UsageError: The generator refuses the load.
@@ -181,14 +183,17 @@ def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
 
 
 def point_name(rate_rps: int) -> str:
-    """Return the name of the point with this rate."""
+    """Return the name of the load point with an offered rate: `200` → `rate-200`."""
     return f"rate-{rate_rps}"
 
 
 def resume(name: str, target: Target) -> tuple[bench.PreparedRun, RunStore]:
-    """Return a stored search, ready to continue.
+    """Prepare a stored search for the knee to continue.
 
-    The facts of a boot may differ from those of the trials, since trials are never paired; all other facts must not.
+    The machine may have booted in between, since trials are not compared in pairs. All other facts must be as in the stored trials.
+
+    Returns:
+        (the prepared run, the folder with its stored trials).
 
     Raises:
         UsageError: The search cannot continue here.
@@ -206,13 +211,15 @@ def resume(name: str, target: Target) -> tuple[bench.PreparedRun, RunStore]:
 def search(
     target: Target, variants: Mapping[str, Variant], used: ChosenGenerator, store: RunStore, observer: Observer
 ) -> None:
-    """Measure until every arm's search has ended; stored trials are replayed instead of measured.
+    """Measure trials until the search for the knee of every arm (variant of the run) has ended.
+
+    A stored trial is not measured again: its result is taken as it is.
 
     Args:
         target: The target.
         variants: The variants by name.
-        used: The generator of all trials.
-        store: The folder of the search's run, which is extended by every trial.
+        used: The load generator of all trials.
+        store: The folder of the search's run, to which every trial is added.
         observer: Receives what happens, for the display.
 
     """
@@ -220,9 +227,9 @@ def search(
     loop = MeasuringLoop(target, variants, chosen, store, observer)
 
     def plan_next(arm: Arm) -> tuple[Slot, bool] | None:
-        """Plan and return the next trial of an arm, and whether it needs a freshly started system; None at the end.
+        """Return (next trial of an arm, whether it needs a freshly started system); None when the arm's search has ended.
 
-        Trials that were planned but not completed come first: the search depends on their order.
+        A trial that was planned but not completed comes first, because the search depends on the order of its trials.
         """
         record = store.record
         trials = list_trials(record, arm.name, store.samples(), store.histogram)
@@ -240,7 +247,7 @@ def search(
         return Slot(block, block, arm, point), fresh
 
     def next_on_system(arm: Arm) -> Slot | None:
-        """Return the next trial, or None where it needs a fresh bring-up or the search has ended."""
+        """Return the arm's next trial; None if it needs a freshly started system, or if the search has ended."""
         trial = plan_next(arm)
         return None if trial is None or trial[1] else trial[0]
 

@@ -49,14 +49,17 @@ EXPLAINING_FACTS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one trial of a variant's read-backs, with or without one of the variant's knobs.
+    """The result of one trial of a variant's read-backs (checks that a running system has the variant's settings).
+
+    The variant is tried unchanged, or without one of its knobs (settings), to see whether the read-backs notice.
 
     Attributes:
         variant: The name of the variant.
         knob: The knob that was left out; empty where the variant was brought up unchanged.
-        sabotage: What was done to the knob; empty where the variant was brought up unchanged.
-        outcome: What the read-backs showed, as the module explains; capital letters mark a fault.
-        detail: The readings or the error that show it.
+        sabotage: `left out`; empty where the variant was brought up unchanged.
+        outcome: `holds`, `caught`, `already so` (the baseline has the knob's value) or `not measurable`. `NOT CAUGHT` and `FAILED` are
+            faults.
+        detail: The readings or the error that show the outcome.
 
     """
 
@@ -68,7 +71,7 @@ class Finding:
 
 
 def try_intact(target: Target, name: str) -> Finding:
-    """Bring up a variant unchanged, and return whether all its read-backs hold, as a finding."""
+    """Bring up a variant unchanged, and return as a finding whether all its read-backs (checks of its settings) hold."""
     try:
         variant = load_variant(name)
         readings = _bring_up_and_read(target, variant, variant.readback)
@@ -85,12 +88,12 @@ def try_intact(target: Target, name: str) -> Finding:
 
 
 def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    """Yield a finding for each variant unchanged, and a finding for the variant without each knob that it adds.
+    """Try the read-backs of variants: yield a finding for each unchanged variant, and one for it without each knob that it adds.
 
     Args:
         target: The target.
         names: The names of the variants.
-        intact_only: Whether only the unchanged variants are tried.
+        intact_only: Whether to try only the unchanged variants.
 
     """
     held: dict[tuple[str, Check], bool] = {}
@@ -108,13 +111,16 @@ def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Ite
 def try_without_knob(
     target: Target, variant: Variant, knob: str, held: dict[tuple[str, Check], bool]
 ) -> tuple[Outcome, str]:
-    """Bring up a variant without a knob that it adds itself, and return the outcome and its reason.
+    """Bring up a variant without one of its own knobs (settings), and return whether the read-backs notice.
+
+    The result is (outcome, reason); the outcomes are those of `Finding`.
 
     Args:
         target: The target.
         variant: The variant with the knob.
         knob: The name of the knob.
-        held: A cache of whether a check holds on a baseline. The function extends it where a check holds unexpectedly.
+        held: A cache: (name of a baseline, check) → whether the check holds there. The function adds to it for each check that holds
+            without the knob.
 
     """
     (own_checks,) = [item.readback for item in variant.knobs if item.name == knob]
@@ -155,12 +161,12 @@ def try_without_knob(
 
 
 def _load_baseline(variant: Variant) -> Variant:
-    """Return the variant's baseline; for a root, the root without its own knobs."""
+    """Return the variant's baseline. For a root, which has none, it is the root without its own knobs (settings)."""
     return render_without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
 
 
 def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
-    """Return whether the check holds on the variant's baseline; a failure counts as no."""
+    """Return whether a check holds on the variant's baseline; False if the baseline cannot be brought up."""
     try:
         (reading,) = _bring_up_and_read(target, _load_baseline(variant), [check])
     except LabError:
@@ -169,9 +175,9 @@ def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
 
 
 def _alter(check: Check) -> Check:
-    """Return the read-back with another expected value: with changed numbers, or with `-not` after the text.
+    """Return a check with another expected value, which should fail: its numbers are changed, or `-not` follows the text.
 
-    A single number is increased by 1. The first of several numbers stays, and each later one becomes the first plus 1.
+    A single number is increased by 1. Of several numbers the first one stays, and each later one becomes the first plus 1.
 
     >>> _alter(Check(kind="ports", value="1024 65000")).value
     '1024 1025'
@@ -194,7 +200,7 @@ def _bring_up_and_read(target: Target, variant: Variant, checks: Sequence[Check]
 
 
 def _format_reading(reading: Reading) -> str:
-    """Return the reading as text, without a detail that only repeats the expected value."""
+    """Return a reading (the result of a check) as text; a detail that only repeats the expected value is left out."""
     return str(replace(reading, detail="") if reading.detail.startswith("expected ") else reading)
 
 
@@ -212,20 +218,20 @@ def try_all(
     find_more: Callable[[Mapping[str, TrialResult]], Sequence[str]],
     names: Sequence[str] = (),
 ) -> TargetTrial:
-    """Try variants and sweeps on a target, and return the trial's record.
+    """Try variants and sweeps (lists of load points) on a target without measuring, and return the record.
 
-    Without `names`, every variant is tried. With them, only these variants are tried again, and the rest of the record
-    is that of the committed trial. The sweeps are tried in both cases.
+    Without `names`, all variants are tried. With `names`, only these are tried again, and the results of the others are taken from the
+    committed record. The sweeps are tried in both cases.
 
     Args:
         target: The target, which has been checked.
-        report: Receives the name and result of each variant and sweep as soon as it is tried.
-        sweeps: The studies' sweeps, each with the variants that are measured with it.
+        report: Called with the name and result of each variant and sweep as soon as it is tried.
+        sweeps: Sweep of the studies → the variants that are measured with it.
         find_more: Returns further variants to try, given the results of all variants.
-        names: The variants to try again; empty for all.
+        names: The variants to try again; empty: all variants.
 
     Raises:
-        UsageError: There is no committed trial of the target to update, or it is of another machine.
+        UsageError: There is no committed record of the target to update, or it is of another machine.
 
     """
     all_facts, commit = collect_facts(target), facts.read_git_commit()
@@ -264,7 +270,9 @@ def try_all(
 
 
 def _try_sweep(target: Target, sweep: str, candidates: Sequence[str]) -> TrialResult:
-    """Return the first variant on which the target accepts a sweep's points, or why it refuses the last variant.
+    """Return whether the target accepts the load points of a sweep on one of several variants.
+
+    The result names the first variant that works. Without one, it has the reason why the last variant does not.
 
     Args:
         target: The target.

@@ -18,9 +18,15 @@ from rich.text import Text
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """One cell of a table: its text, then `tail`, then the numbers of its notes.
+    """One cell of a table.
 
-    `strong` makes the text bold in Markdown, where `style` has no effect.
+    Attributes:
+        text: The text.
+        style: The style of the text on a terminal, as rich names it; Markdown has none.
+        tail: A text that follows without this style.
+        strong: Whether the text is bold in Markdown.
+        notes: The notes of the cell. Their numbers follow the text, and the notes are printed below the table.
+
     """
 
     text: str
@@ -35,13 +41,13 @@ class TableColumn:
     """One column of a table.
 
     Attributes:
-        name: The head of the column.
-        unit: The text on a line below the names.
-        stands: The alignment. `split`: texts end in one column and tails begin there, with the name left above both. `unset`: left on a
-            terminal; in Markdown no alignment is given.
-        over: The text on a line above the names.
-        style: The style of the head.
-        gap: The spaces before the column; None: those of the table.
+        name: The name in the head of the column.
+        unit: The text on the line below the name.
+        stands: The alignment of the cells. `split`: each text ends, and each tail begins, in one place. `unset`: left on a terminal; in
+            Markdown no alignment is given.
+        over: The text on the line above the name.
+        style: The style of the head, as rich names it.
+        gap: The number of spaces before the column; None: that of the table.
 
     """
 
@@ -55,9 +61,15 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The heading of a group of rows; in Markdown a heading of the first level begins a new table.
+    """The heading of a group of rows in a table.
 
-    `inner` marks a heading of the second level.
+    In Markdown a heading of the first level begins a new table, and a heading of the second level is left out.
+
+    Attributes:
+        name: The text of the heading.
+        about: A description that follows the text.
+        inner: Whether it is a heading of the second level.
+
     """
 
     name: str
@@ -67,9 +79,14 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A line of the table, below the headings `under`.
+    """A row of a table.
 
-    A `free` row has fewer cells than there are columns, and an alignment with the other free rows only.
+    Attributes:
+        cells: The cells.
+        under: The headings of the row's group, the first level first.
+        free: Whether the row does not use the table's columns. It then has fewer cells, which are aligned with those of other free rows
+            only.
+
     """
 
     cells: tuple[TableCell, ...]
@@ -79,9 +96,14 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The layout with two lines per row, used where one line does not fit.
+    """The layout of a table with two lines per row, for a terminal on which one line does not fit.
 
-    `above` and `below` are the places of the columns on each line; the second line begins after `indent` spaces (None: one gap).
+    Attributes:
+        above: The numbers of the columns on the first line, from 0.
+        below: The numbers of the columns on the second line.
+        indent: The number of spaces before the second line; None: one gap between columns.
+        gaps: The number of spaces between columns; the first of these numbers that makes the table fit is used.
+
     """
 
     above: tuple[int, ...]
@@ -92,9 +114,13 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The layout with several panels: as many columns next to each other as fit, the others in panels below.
+    """The layout of a wide table as several panels below each other, each with as many columns as fit on a terminal.
 
-    The first `titles` columns and the column after them are repeated in each panel. A row without text in a panel is left out there.
+    The first column after the titles is repeated in each panel. In a panel, a row without text is left out.
+
+    Attributes:
+        titles: The number of columns at the left that are titles of the rows. They are repeated in each panel, too.
+
     """
 
     titles: int
@@ -102,16 +128,16 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table.
+    """A table, in a form that can be printed on a terminal or as Markdown.
 
     Attributes:
         columns: The columns.
         rows: The rows.
-        narrow: The layout where one line per row does not fit; None: the lines stay too long.
-        gaps: The spaces between columns; the first number that makes the table fit is used.
-        indent: The spaces before the first column.
-        blank: Whether a terminal leaves an empty line before the table; in Markdown there is always one.
-        wide: The form of the table in Markdown, where that has other columns.
+        narrow: The layout for a terminal on which one line per row does not fit; None: the lines stay too long.
+        gaps: The number of spaces between columns; the first of these numbers that makes the table fit is used.
+        indent: The number of spaces before the first column.
+        blank: Whether a terminal gets an empty line before the table. Markdown always gets one.
+        wide: The table to use for Markdown, if it has other columns there; None: the same table.
 
     """
 
@@ -126,7 +152,14 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """Sentences, as lines of a terminal and as lines of Markdown (None: they are left out there)."""
+    """Sentences, once as the lines for a terminal, and once as the lines for Markdown.
+
+    Attributes:
+        terminal: The lines for a terminal.
+        markdown: The lines for Markdown; None: the sentences are left out there.
+        blank: Whether a terminal gets an empty line before them.
+
+    """
 
     terminal: tuple[Text, ...]
     markdown: tuple[str, ...] | None
@@ -135,10 +168,16 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Notes below tables, as dim lines or as a list in Markdown.
+    """Notes below tables: as dim lines on a terminal, and as a list in Markdown.
 
-    They are `before`, the numbered notes of the tables since the last `Notes`, then `after`. `elsewhere` is the command that shows the notes
-    where a terminal has no room for more than five; empty: all are shown.
+    The numbered notes of all tables since the previous `Notes` are printed between `before` and `after`.
+
+    Attributes:
+        before: The lines before the numbered notes.
+        after: The lines after the numbered notes.
+        blank: Whether a terminal gets an empty line before them.
+        elsewhere: The command that shows the notes. If it is given, a terminal prints this command instead of more than five notes.
+
     """
 
     before: tuple[Text, ...] = ()
@@ -152,7 +191,15 @@ Part = Grid | Sentences | Notes
 
 
 def make_row(*cells: str | TableCell, under: Sequence[Heading] = (), style: str = "", free: bool = False) -> TableRow:
-    """Return a row of texts, which get this style, and of cells, which keep theirs."""
+    """Return a row of a table, made from texts and cells.
+
+    Args:
+        *cells: The cells; a text becomes a cell with the style `style`.
+        under: The headings of the row's group, the first level first.
+        style: The style of the texts, as rich names it; a cell keeps its own.
+        free: Whether the row does not use the table's columns.
+
+    """
     styled = (TableCell(cell, style) if isinstance(cell, str) else cell for cell in cells)
     return TableRow(tuple(styled), tuple(under), free)
 
@@ -160,7 +207,15 @@ def make_row(*cells: str | TableCell, under: Sequence[Heading] = (), style: str 
 def make_columns(
     names: Sequence[str], left: Container[int] = (), units: Sequence[str] = (), style: str = "bold"
 ) -> tuple[TableColumn, ...]:
-    """Return columns with these names; the columns at the places in `left` are text, the others are numbers."""
+    """Return columns with some names: text columns are aligned left, columns with numbers right.
+
+    Args:
+        names: The names of the columns.
+        left: The numbers of the columns with text, from 0; the others have numbers.
+        units: The units of the columns; empty: none has a unit.
+        style: The style of the heads, as rich names it.
+
+    """
     units = units or [""] * len(names)
     return tuple(
         TableColumn(name, unit, "left" if place in left else "right", style=style)
@@ -169,30 +224,45 @@ def make_columns(
 
 
 def make_text_table(heads: Sequence[str], rows: Iterable[Sequence[str | TableCell]]) -> Grid:
-    """Return a table of texts without an alignment in Markdown."""
+    """Return a table whose columns all have text. They are aligned left on a terminal, and have no alignment in Markdown."""
     return Grid(tuple(TableColumn(head, stands="unset") for head in heads), tuple(make_row(*cells) for cells in rows))
 
 
 def make_sentence(text: str, style: str = "", blank: bool = False) -> Sentences:
-    """Return a sentence that is the same on a terminal and in Markdown."""
+    """Return a sentence with one text for both a terminal and Markdown.
+
+    Args:
+        text: The text.
+        style: The style on a terminal, as rich names it.
+        blank: Whether a terminal gets an empty line before it.
+
+    """
     return Sentences((Text(text, style=style),), (text,), blank)
 
 
 def make_title(name: str, description: str = "", blank: bool = False) -> Sentences:
-    """Return a title: `name  description`, in Markdown `**name**: description`."""
+    """Return a title as a line: `name  description` on a terminal, `**name**: description` in Markdown."""
     return Sentences(
         (heading_text(Heading(name, description)),), (heading_markdown(Heading(name, description)),), blank
     )
 
 
 def make_advice(text: str, snippet: str, bold: bool, blank: bool = False) -> Sentences:
-    """Return the sentence of a verdict, and the snippet to paste."""
+    """Return the sentence of a verdict, followed by the snippet of configuration to paste.
+
+    Args:
+        text: The sentence.
+        snippet: The snippet; empty: none.
+        bold: Whether the sentence is bold on a terminal.
+        blank: Whether a terminal gets an empty line before it.
+
+    """
     lines = [Text(text, style="bold" if bold else ""), *(Text(f"  {line}") for line in snippet.splitlines())]
     return Sentences(tuple(lines), (text, *(["", "```", snippet.rstrip(), "```"] if snippet else [])), blank)
 
 
 def heading_text(heading: Heading) -> Text:
-    """Return a heading as a line of a terminal."""
+    """Return the heading of a group of rows as a line for a terminal."""
     if heading.inner:
         return Text(f"  {heading.name}", style="bold")
     description = f"  {heading.about}" if heading.about else ""
@@ -200,12 +270,15 @@ def heading_text(heading: Heading) -> Text:
 
 
 def heading_markdown(heading: Heading) -> str:
-    """Return a heading as Markdown."""
+    """Return the heading of a group of rows as a line of Markdown: `**name**: description`."""
     return f"**{heading.name}**" + (f": {heading.about}" if heading.about else "")
 
 
 def number_notes(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
-    """Yield every part with the numbers of the notes in it, which start at 1 after each `Notes`."""
+    """Yield each part with the numbers of the notes in the tables' cells, as note → number.
+
+    Numbering starts again at 1 after each `Notes` part, so the parts between two of them have equal numbers.
+    """
     ends = [place for place, part in enumerate(parts, 1) if isinstance(part, Notes)]
     for begin, end in pairwise([0, *ends, len(parts)]):
         rows = (row for part in parts[begin:end] if isinstance(part, Grid) for row in part.rows)
@@ -215,11 +288,22 @@ def number_notes(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int
 
 
 def list_footnotes(numbers: Mapping[str, int]) -> list[str]:
-    """Return the notes with their numbers: `¹ closed by the server`."""
+    """Return a line for each note, with its number as a superscript: `¹ closed by the server`.
+
+    Args:
+        numbers: Note → its number.
+
+    """
     return [f"{format_references([note], numbers)} {note}" for note in numbers]
 
 
 def format_references(notes: Sequence[str], numbers: Mapping[str, int]) -> str:
-    """Return the numbers of notes as superscripts: `¹,³`."""
+    """Return the numbers of some notes as superscripts: `¹,³`.
+
+    Args:
+        notes: The notes.
+        numbers: Note → its number.
+
+    """
     digits = ",".join(str(number) for number in sorted(numbers[note] for note in notes))
     return digits.translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -10,7 +10,7 @@ from lab.stats.units import format_bytes, format_duration
 
 
 def describe_load(point: LoadPoint) -> str:
-    """Return a point's load in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
+    """Return the load of a load point in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
     if point.every_s is not None:
         many = f"{point.connections * point.streams:,} streams" + (
             f" on {point.connections:,} connections" * (point.streams > 1)
@@ -40,7 +40,7 @@ def describe_load(point: LoadPoint) -> str:
 
 
 def describe_traffic(traffic: Traffic) -> list[str]:
-    """Return a mix of requests in words, and what is kept of the access log that it was made from, line by line."""
+    """Return lines of text about a mix of requests, and about what was kept of the access log that the mix was made from."""
     shapes, log = traffic.shapes, traffic.log
     count = sum(shape.count for shape in shapes)
     methods = Counter[str]()
@@ -71,18 +71,18 @@ def describe_traffic(traffic: Traffic) -> list[str]:
 
 
 def describe_kind(point: LoadPoint) -> str:
-    """Return a point's load and its disruption in words, without duration and repeats, which change no effect but its precision.
+    """Return a load point's load and disruption in words, without its duration and repeats.
 
-    So loads of several runs are equal.
+    Duration and repeats change the precision of an effect, but not the effect. So the same load in several runs gets equal words.
     """
     plain = point.model_copy(update={"duration_s": 0.0, "generations": 1, "repeats": 1, "singly": False})
     return "; ".join(filter(None, [describe_load(plain).replace(", 0 s", ""), describe_disruption(point)]))
 
 
 def describe_disruption(point: LoadPoint) -> str:
-    """Return a point's disruption and its time in words; empty without a disruption.
+    """Return a load point's disruption in words, with its time: `kill after 5 s (role proxy, how delete)`.
 
-    `kill after 5 s (role proxy, how delete)`
+    The text is empty for a load point without a disruption.
     """
     if point.disturbance is None:
         return ""
@@ -95,6 +95,6 @@ def describe_disruption(point: LoadPoint) -> str:
 
 
 def describe_point(point: LoadPoint) -> str:
-    """Return a point's load and its disruption in words; for a control run, that nothing is done to the system."""
+    """Return a load point's load and disruption in words. For a control run, the text says that nothing is done to the system."""
     done = "nothing is done to the system" if point.control else describe_disruption(point)
     return "; ".join(filter(None, [describe_load(point), done]))

@@ -20,7 +20,7 @@ RULES = {"left": " :-- ", "unset": " --- "}
 
 
 def render_markdown(parts: Sequence[Part]) -> str:
-    """Return all parts as Markdown with a newline at its end; empty where there are no parts."""
+    """Return the parts of a page as Markdown with a newline at its end; empty if there are no parts."""
     lines: list[str] = []
     for part, numbers in number_notes(parts):
         if not (isinstance(part, Sentences) and part.markdown is None):
@@ -38,7 +38,15 @@ def _render_part(part: Part, numbers: Mapping[str, int]) -> list[str]:
 
 
 def _render_table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
-    """Return one table for all rows, or one below each heading of the first level."""
+    """Return the lines of a table in Markdown. Each heading of the first level begins a new table below it.
+
+    A free row (one that does not use the table's columns) stays in the table before it, without its own heading.
+
+    Args:
+        grid: The table.
+        numbers: Note → its number.
+
+    """
     lines: list[str] = []
     begun = None
     for row in grid.rows:

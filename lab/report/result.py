@@ -29,13 +29,16 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of one run; its properties raise UsageError where a needed part of the run is damaged."""
+    """The result of one run: its summaries, tables and page.
+
+    A property raises UsageError if a part of the run that it needs is damaged.
+    """
 
     run: RunStore
 
     @cached_property
     def summaries(self) -> tuple[Summary, Summary]:
-        """The summaries of the run's steady loads, and of its disrupted ones."""
+        """(summary of the run's steady loads, summary of its disrupted loads)."""
         samples, seconds = self.run.samples(), make_totals_reader(self.run)
         defaults = tuple(list_notes_on_defaults(self.run))
         summaries = (
@@ -47,30 +50,36 @@ class RunResult:
 
     @cached_property
     def levels(self) -> list[VarianceComponents]:
-        """The variance components of what was measured on several generations of workers."""
+        """The variance components of each variant and load that was measured on several worker generations.
+
+        A worker generation is the worker processes between two reloads.
+        """
         return compute_variance_components(self.run.record, self.run.samples())
 
     @cached_property
     def rate_costs(self) -> list[RateCost]:
-        """The idle and marginal costs of what was measured at two given rates; empty without two."""
+        """The idle cost (CPU at rate 0) and marginal cost (CPU of each additional request) of each variant measured at two offered rates.
+
+        Empty if no variant was.
+        """
         return compute_rate_costs(self.summaries[0])
 
     @property
     def told(self) -> list[Summary]:
-        """The summaries that have rows; the summary of steady loads where neither has."""
+        """The summaries to show: those that have rows. If neither has any, it is the summary of steady loads."""
         steady, disturbed = self.summaries
         return [steady] * (bool(steady.rows) or not disturbed.rows) + [disturbed] * bool(disturbed.rows)
 
     @property
     def complete(self) -> bool:
-        """The completeness of the result: whether both summaries have all samples that their verdicts need."""
+        """True if both summaries have all samples that their verdicts need."""
         return all(summary.complete for summary in self.summaries)
 
     @property
     def missing(self) -> str:
-        """The samples that verdicts lack, with the most frequent reason; empty if they have all.
+        """The samples that are missing for the verdicts, in words, with the most frequent reason; empty if none is missing.
 
-        The run's exit status is 1 then, and this is its last line.
+        If any is missing, this text is the last line of the run's output, and the exit status is 1.
         """
         cells = [
             (row, cell)
@@ -89,12 +98,12 @@ class RunResult:
         return "; ".join(parts[:MOST_NAMED]) + more
 
     def page(self, elsewhere: str = "", report: str = "", absolute: bool = True, every: bool = True) -> Iterator[Part]:
-        """Yield the page of the run: what ran, the conclusion, what to apply, then the tables.
+        """Yield the parts of the run's page: the programs that ran, the conclusion, what to apply, then the tables.
 
         Args:
-            elsewhere: The command that shows all notes, printed where they are many.
-            report: The place of the HTML page; empty for none.
-            absolute: Whether to show absolute values of variants whose difference is inconclusive, too.
+            elsewhere: The command that shows all notes. If it is given, a terminal prints it instead of many notes.
+            report: The path of the run's HTML page, to be printed; empty: none.
+            absolute: Whether to show the absolute values of variants with an inconclusive difference, too.
             every: Whether to show every row.
 
         """
@@ -122,14 +131,20 @@ class RunResult:
         yield from gauges.variance_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
-        """Return all tables without the sentences; for a search for a knee, what it found."""
+        """Return all tables of the run, without the sentences of its page. For a search for the knee, it is the page of the search.
+
+        The knee is the highest rate within the latency bound.
+        """
         if self.run.record.knee is not None:
             return [knee.page(build_report(self.run))]
         costs = gauges.rate_costs_page(self.rate_costs)
         return [*map(make_tables, self.told), costs, gauges.variance_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
-        """Return what explains a table: the gauges of the systems, and the round trip of the bare network."""
+        """Return further information about the run's systems: their gauges, and the round trip of the network without a proxy.
+
+        A gauge is a value that a system reports about itself, such as the size of its configuration.
+        """
         steady, _ = self.summaries
         gauge_table = gauges.gauges_page(steady) if steady in self.told else []
         network = self.run.roundtrip()
@@ -137,7 +152,10 @@ class RunResult:
 
 
 def describe_programs(run: RunStore) -> str:
-    """Return what really ran in a run, for the first line about it: the target, and each program with its version and its arms."""
+    """Return the first line about a run: its target, and the programs that really ran as the proxy, with their versions.
+
+    If there were several programs, each is followed by the arms (variants of the run) that it ran for.
+    """
     programs = list_programs(run)
     named = (
         program

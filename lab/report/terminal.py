@@ -37,9 +37,16 @@ Layout = tuple[list[Text], list[list[Text]]]
 
 
 def print_parts(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
-    """Print parts in at most `width` columns; by default that is `OUTPUT_WIDTH`, or as many as a narrower terminal has.
+    """Print the parts of a page in at most `width` columns.
 
-    A longer line is broken at a word, except in a table that cannot fold, and a line without spaces to break at: a command, a path.
+    A line that is too long is broken at a word. Two kinds of lines stay too long: those of a table without a narrow layout, and those
+    without a space (a command, a path).
+
+    Args:
+        console: The console to print on.
+        parts: The parts.
+        width: The maximum number of columns. None: `OUTPUT_WIDTH`, or fewer on a narrower terminal.
+
     """
     limit = width or (min(console.width, OUTPUT_WIDTH) if console.is_terminal else OUTPUT_WIDTH)
     for line, part in _yield_lines(parts, limit):
@@ -49,7 +56,7 @@ def print_parts(console: Console, parts: Sequence[Part], width: int | None = Non
 
 
 def _wrap(line: Text, limit: int) -> list[Text]:
-    """Return a line in pieces of at most `limit` columns, broken at words, the later ones with hanging indentation."""
+    """Break a line at words into pieces of at most `limit` columns; every piece but the first is indented."""
     if cell_len(line.plain) <= limit:
         return [line]
     indent = len(line.plain) - len(line.plain.lstrip()) + HANGING
@@ -71,15 +78,15 @@ def _wrap(line: Text, limit: int) -> list[Text]:
 
 
 def wrap_hanging(console: Console, text: str, indent: int, bold: str = "", most: int | None = None) -> Text:
-    """Return a paragraph that is broken at words on a terminal, with hanging indentation.
+    """Return a paragraph for a terminal, broken at words; every line but the first is indented.
 
     Args:
-        console: The console that will print it.
+        console: The console that will print the paragraph.
         text: The paragraph.
-        indent: The spaces before the second and all later lines.
+        indent: The number of spaces before every line but the first.
         bold: The part of the text that is printed in bold.
-        most: The maximum number of characters of a line, also where the output is no terminal; None: only the terminal
-            limits them.
+        most: The maximum number of characters of a line, which also holds if the output is no terminal. None: only the width of the
+            terminal limits the lines.
 
     """
     if limits := [limit for limit in (most, console.is_terminal and console.width) if limit]:
@@ -94,12 +101,18 @@ def wrap_hanging(console: Console, text: str, indent: int, bold: str = "", most:
 
 
 def render_terminal(parts: Sequence[Part], limit: int | None = None) -> list[Text]:
-    """Return the lines of parts; tables that can fold keep to `limit` columns (None: any number)."""
+    """Return the parts of a page as lines for a terminal.
+
+    Args:
+        parts: The parts.
+        limit: The maximum number of columns, which tables with a narrow layout keep to. None: any number.
+
+    """
     return [line for line, _ in _yield_lines(parts, limit)]
 
 
 def _yield_lines(parts: Sequence[Part], limit: int | None) -> Iterator[tuple[Text, Part]]:
-    """Yield each line with the part that it belongs to."""
+    """Yield each line for a terminal, together with the part of the page that it belongs to."""
     for part, numbers in number_notes(parts):
         for line in [Text("")] * part.blank + _render_part(part, numbers, limit):
             line.rstrip()
@@ -133,15 +146,23 @@ def _render_part(part: Part, numbers: Mapping[str, int], limit: int | None) -> l
 
 
 def _measure_width(laid: Layout) -> int:
-    """Return the width of the widest line; headings may be wider."""
+    """Return the number of columns of a table's widest line.
+
+    Only its head and its rows that use the table's columns are measured. Headings of groups are not, so they may be wider than the result.
+    """
     lines = [*laid[0], *(line for lines in laid[1] for line in lines)]
     return max((cell_len(line.plain.rstrip()) for line in lines), default=0)
 
 
 def _insert_headings(laid: Layout, rows: Sequence[TableRow]) -> list[Text]:
-    """Return all lines, with a heading before the first row of each group.
+    """Return all lines of a table, with the headings of each group of rows before the group's first row.
 
-    The cells of free rows are aligned among themselves.
+    Free rows (those that do not use the table's columns) are inserted, too. Their cells are aligned among themselves.
+
+    Args:
+        laid: The lines of the table's head, and of its rows that use the columns.
+        rows: All rows.
+
     """
     cells = zip(*(row.cells for row in rows if row.free), strict=True)
     widths = [max(cell_len(cell.text) for cell in column) for column in cells]
@@ -162,15 +183,30 @@ def _insert_headings(laid: Layout, rows: Sequence[TableRow]) -> list[Text]:
 
 
 def _lay_out_on_one_line(grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int) -> Layout:
-    """Return the layout with one line per row, with the columns at these places."""
+    """Lay out a table with one line per row.
+
+    Args:
+        grid: The table.
+        places: The numbers of the columns to show, from 0.
+        numbers: Note → its number.
+        gap: The number of spaces between columns.
+
+    """
     head, rows = _align(grid, places, numbers, gap, grid.indent)
     return head, [[line] for line in rows]
 
 
 def _lay_out_panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
-    """Return the lines of panels below each other, each with as many columns as fit.
+    """Lay out a wide table as several panels below each other, each with as many columns as fit; return the lines.
 
-    The first column after the titles is repeated in each panel, since the others are compared with it.
+    Each panel repeats the columns with titles and the first column after them, with which the other columns are compared.
+
+    Args:
+        grid: The table.
+        titles: The number of columns with titles, which come first.
+        numbers: Note → its number.
+        limit: The maximum number of columns of the terminal; None: any number.
+
     """
     repeated, remaining = list(range(titles + 1)), list(range(titles + 1, len(grid.columns)))
     gap = grid.gaps[0]
@@ -192,7 +228,16 @@ def _lay_out_panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: 
 def _align(
     grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int, indent: int
 ) -> tuple[list[Text], list[Text]]:
-    """Return the lines of the head and of the bound rows, with the columns at these places."""
+    """Return (lines of a table's head, lines of its rows) with aligned columns; free rows, which do not use the columns, are left out.
+
+    Args:
+        grid: The table.
+        places: The numbers of the columns to show, from 0.
+        numbers: Note → its number.
+        gap: The number of spaces between columns.
+        indent: The number of spaces before the first column.
+
+    """
     rows = [row for row in grid.rows if not row.free]
     columns: list[list[Text]] = []
     for place in places:

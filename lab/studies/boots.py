@@ -49,13 +49,15 @@ ONE_BOOT_CAVEAT = (
 
 @dataclass(frozen=True, slots=True)
 class StepOverBoots:
-    """The effect of an arm (one variant of a run) at a load point, on each boot of the machine.
+    """The effect of an arm (one variant of a run) at a load point, measured on each boot of the machine.
+
+    A boot is the time from one start of the machine to the next one. Effects differ more between boots than within one.
 
     Attributes:
-        point: The name of the point.
-        effects: The effect on each boot that has one; the first run's effect comes first.
-        over: The mean of the effects with its interval over boots; None for one boot.
-        lost: The reasons why further boots do not count, one for each such boot.
+        point: The name of the load point.
+        effects: One effect for each boot on which it was measured; that of the first run comes first.
+        over: The mean of the effects, with its interval over boots; None for one boot.
+        lost: For each further boot that does not count, the reason.
 
     """
 
@@ -71,7 +73,10 @@ class StepOverBoots:
 
     @property
     def text(self) -> str:
-        """The boots in words: `one boot`, or the mean effect over boots with the effect of each boot after it."""
+        """The boots in words: `one boot`, or `over three boots`, the mean effect, and each boot's effect in brackets.
+
+        Reasons why further boots do not count follow at the end.
+        """
         lost = "".join(f"; {reason}" for reason in self.lost)
         if self.over is None:
             return f"{format_boots(max(1, self.boots))}{lost}"
@@ -84,8 +89,9 @@ class StepOverBoots:
     def agree(self) -> bool:
         """True if further boots of the machine support the first boot's decision about an effect, or there are none.
 
-        From three boots on, the interval over boots must fit that decision. For a better or worse step the interval must not contain 0 (no
-        difference); for any other step it must lie within the equivalence margin. With two boots, the range of the two effects must do so.
+        From three boots on, the interval over boots must fit that decision. For a better or worse step this interval must not contain 0 (no
+        difference). For any other step it must lie within the equivalence margin. With two boots, the range of the two effects takes the
+        interval's place.
         """
         if self.over is None:
             return True
@@ -102,14 +108,14 @@ def compute_step_over_boots(
 ) -> StepOverBoots:
     """Return an arm's effect at a load point on each boot of the machine, and the mean effect over the boots.
 
-    The effect is that of the arm against its baseline in the primary metric, which decides. Where the first run has no estimate of the
-    effect (samples that are not steady, values in two clusters), the result has the first run's effect alone and no mean.
+    The effect compares the arm with its baseline in the primary metric (the metric that decides). The first run may have no estimate of the
+    effect: its samples are not steady, or its values fall into two clusters. The result then has this run's effect alone, without a mean.
 
     Args:
         first: The run of a reference (a committed measurement) on the first boot.
         further: The runs of the same reference on other boots of the machine.
         arm: The name of the arm (one variant of the run).
-        point: The point's name.
+        point: The load point's name.
 
     Raises:
         UsageError: The first run has not measured the arm at that point.
@@ -135,15 +141,15 @@ def compute_step_over_boots(
 
 
 def find_deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Effect | None:
-    """Return the effect of an arm at a point in the primary metric; None where the run has none.
+    """Return the effect of an arm at a load point in the primary metric; None where the run has no such effect.
 
-    Of several effects, the first judged one (with a decision) is preferred.
+    Of several effects, the first one that the run has judged is returned. Without a judged one, it is the first of all.
 
     Args:
         run: The run.
-        arm: The arm's name.
-        point: The point's name.
-        metric: The metric to use instead of the primary one; empty: the primary one.
+        arm: The name of the arm (one variant of the run).
+        point: The load point's name.
+        metric: Another metric to use in place of the primary one; empty: the primary one.
 
     """
     for disturbed in (False, True):
@@ -159,21 +165,21 @@ def find_deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") 
 
 @dataclass(frozen=True, slots=True)
 class BootTask:
-    """A measurement to make once the machine has booted anew, for a reference (a run in data/reference).
+    """A measurement to make after the machine's next start, for a reference (a committed run in data/reference).
 
     Attributes:
-        kind: `finding` or `claim`.
+        kind: What needs the measurement: `finding` (a question in data/reference/findings.toml) or `claim` (a published sentence).
         why: The finding's question, or the claim with its bound and the measured value.
         reference: The reference's name.
-        arm: The arm that is measured again.
+        arm: The arm (one variant of the run) that is measured again.
         against: The arm's baseline.
-        sweep: The sweep's name.
+        sweep: The name of the sweep (a list of load points).
         target: The target's name.
-        points: The names of the points.
+        points: The names of the load points to measure.
         boots: The ids of the machine's boots on which the reference has runs.
-        bench: The command that measures the arm.
+        bench: The shell command that measures the arm.
         minutes: The approximate duration of that command.
-        pack: The command that adds the new run to the reference.
+        pack: The shell command that adds the new run to the reference.
 
     """
 
@@ -192,19 +198,19 @@ class BootTask:
 
 
 def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, reason: str, arm: str, points: Sequence[str], further_arms: Sequence[str] = (), blocks: int | None = None) -> BootTask:  # fmt: skip
-    """Return how to measure an arm of a reference on another boot, at these points only.
+    """Return the task of measuring one arm of a reference (a committed run) on another boot, at some of its load points.
 
-    The arm's baseline and the A/A twin (the baseline a second time) are measured with it.
+    The arm's baseline and the A/A twin (the baseline a second time) are measured with the arm.
 
     Args:
         run: The reference's first run.
         further: The reference's runs on other boots.
-        kind: `finding` or `claim`.
+        kind: What needs the measurement: `finding` or `claim`.
         reason: The finding's question, or the claim with its bound and the measured value.
-        arm: The arm that is measured again.
-        points: The names of the points.
+        arm: The name of the arm (one variant of the run).
+        points: The names of the load points to measure.
         further_arms: Arms that `arm` is compared with, in addition to its baseline.
-        blocks: The number of blocks; None: as many as the first run has.
+        blocks: The number of blocks (repetitions of the entire plan); None: as many as the first run has.
 
     """
     record = run.run.record
@@ -227,9 +233,15 @@ def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: s
 
 
 def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
-    """Return a run's record reduced to these arms and points.
+    """Return a run's record with only some of its arms (variants of the run) and load points.
 
-    The arms' baselines and A/A twins (baselines a second time) stay, as do the control runs of the points.
+    The baselines of these arms stay, as do the A/A twins (a baseline measured a second time) and the control runs of the points.
+
+    Args:
+        record: The run's record.
+        arms: The names of the arms to keep.
+        points: The names of the load points to keep.
+
     """
     bases = {arm.baseline for arm in record.arms if arm.name in arms and arm.baseline} | arms
     twins = {arm.name for arm in record.arms if arm.role == "again" and arm.baseline in bases}
@@ -256,9 +268,10 @@ def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> Run
 
 
 def compute_distance_to_bound(part: MeasuredTest) -> float | None:
-    """Return the distance from the measured value to the test's nearest bound, as a share of the value.
+    """Return the distance from a test's measured value to the nearest bound of the test, as a share of that value.
 
-    The result is None where the test is undecided, or where every bound is a mere direction: a ratio of 1 or a difference of 0.
+    A bound that only asks for a direction (a ratio of 1, a difference of 0) does not count. Without another bound the result is None, as it
+    is for a test that is undecided.
     """
     test = part.test
     neutral = 1.0 if test.ratio_to is not None else 0.0
@@ -271,10 +284,10 @@ def compute_distance_to_bound(part: MeasuredTest) -> float | None:
 
 
 def list_claim_tasks(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootTask]:  # fmt: skip
-    """Return what to measure for claims that rest on fewer than three boots and have a bound near the measured value.
+    """Return the measurements to make on another boot for claims that could turn out differently there.
 
-    A bound that only asks for a direction (a ratio of 1, a difference of 0) does not count. Each claim and run appears once, with the test
-    whose bound is nearest.
+    Such a claim was decided on fewer than three boots, and a bound of its rule is near the measured value. A bound that only asks for a
+    direction (a ratio of 1, a difference of 0) does not count. There is one task per claim and run, for the test with the nearest bound.
 
     Args:
         verdicts: The verdicts of the claims.
@@ -325,10 +338,10 @@ LENGTHS_ARM = "ingress-nginx+extra-work-80"
 
 
 def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
-    """Return a table of what known extra work (LENGTHS_ARM) costs in samples of 2 s and of 4 s, on each boot.
+    """Return a table of what a known extra work costs in samples of 2 s and of 4 s, with a row for each boot of the machine.
 
-    A sentence below the table says by how much this cost differs between the two lengths, and between boots of the machine. If no
-    committed run has measured the cost, the page is only the command that measures it.
+    A sentence below the table compares the two: by how much the cost differs between the lengths, and by how much between boots. If no
+    committed run has measured the cost, the page is one sentence with the command that measures it.
 
     Args:
         runs: The committed runs.
@@ -360,7 +373,7 @@ def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
 
 
 def make_boots_page(tasks: Sequence[BootTask]) -> list[Part]:
-    """Return the table of what to measure once the machine has booted anew, with the total time."""
+    """Return a table of the measurements to make after the machine's next start, with their total time below it."""
     rows = [
         (
             f"{task.kind}: {task.why}",

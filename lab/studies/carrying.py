@@ -72,14 +72,14 @@ COST_PLACES = {"process": "in the proxy's process", "shared": "also in what a pa
 
 @dataclass(frozen=True, slots=True)
 class TargetEffect:
-    """A knob's effect on one target, from one run.
+    """The effect of a knob (one setting) on a request's CPU time on one target, measured by one run.
 
     Attributes:
         run: The name of the run's folder.
-        pairs: The number of pairs.
+        pairs: The number of pairs (the variant and its baseline measured at once).
         cost: The effect on the CPU time that a request costs.
-        doubt: Half the width of the 95 % interval of the baseline's cost, as a share of that cost. For fewer blocks than an interval needs,
-            it is the entire range of the blocks.
+        doubt: The uncertainty of the baseline's cost, as a share of that cost: half the width of its 95 % interval. With too few blocks
+            (repetitions) for an interval, it is the entire range of the blocks.
 
     """
 
@@ -90,7 +90,7 @@ class TargetEffect:
 
     @property
     def seconds(self) -> Interval:
-        """The effect of a knob in CPU seconds per request, with its interval.
+        """The effect of a knob in CPU seconds per request, as (value, lower end, upper end).
 
         The interval is widened by the uncertainty of the baseline's cost.
         """
@@ -106,10 +106,11 @@ class TransferLine:
     Attributes:
         variant: The variant with the knob.
         against: The variant's baseline.
-        kind: Where the knob's cost can lie (a key of COST_PLACES), as the knob is annotated.
+        kind: The place of the knob's cost, as its manifest states it: `process` (in the proxy's process) or `shared` (also in what the two
+            sides of a pair share).
         point: The load.
-        shown: Target → effect.
-        why: Target → why it has no effect in `shown`.
+        shown: Target → the knob's effect there.
+        why: For each target without an effect, the reason.
 
     """
 
@@ -121,24 +122,26 @@ class TransferLine:
     why: Mapping[str, str]
 
     def seconds(self, target: str) -> Comparison:
-        """Compare the effect in seconds on a target with that on `local`."""
+        """Compare the knob's effect in seconds on a target with that on `local`: `same`, `other` or `open`."""
         on_target = self.shown[target]
         return _compare(
             on_target.seconds, self.shown[DEFAULT_TARGET].seconds, on_target.cost.level_s * EQUIVALENCE_MARGIN
         )
 
     def shares(self, target: str) -> Comparison:
-        """Compare the effect as a share of the cost on a target with that on `local`."""
+        """Compare the knob's effect as a share of the cost on a target with that on `local`: `same`, `other` or `open`."""
         return _compare(
             self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, to_log_margin(EQUIVALENCE_MARGIN)
         )
 
 
 def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparison:
-    """Return whether two effects are equivalent (`same`), different (`other`), or neither for certain (`open`).
+    """Return how a knob's effect on a target compares with its effect on `local`.
+
+    The result is `same` if the difference's interval lies within the margin, `other` if that interval excludes 0, and otherwise `open`.
 
     Args:
-        on_target: The effect on a target: a value and its 95 % interval.
+        on_target: The effect on the target: a value and its 95 % interval.
         on_local: The effect on `local`, in the same unit.
         margin: The equivalence margin, in the same unit.
 
@@ -150,16 +153,16 @@ def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparis
 
 
 def list_transfers(runs: Sequence[Evidence]) -> list[TransferLine]:
-    """Return the effects of every knob that committed runs measured on two targets or more at the same load.
+    """Return the effects of every knob (one setting) that committed runs measured on two targets or more at the same load.
 
-    A knob is one setting. Its effect counts only where the variant with the knob and its baseline were measured as a pair (at once).
+    An effect counts only where the variant with the knob and its baseline were measured as a pair (at once).
 
     Args:
         runs: The committed runs.
 
     Returns:
-        One line per knob, sorted by the variant's name. The line is about the load at which the knob was measured on most targets;
-        of several such loads, about one without an offered rate (closed loop).
+        One line per knob, sorted by the variant's name. A line is about a single load: the one with effects on most targets. Of several
+        such loads, one without an offered rate (closed loop) is preferred.
 
     """
     by_knob: dict[tuple[str, str], dict[LoadPoint, dict[str, TargetEffect]]] = {}
@@ -189,10 +192,14 @@ def list_transfers(runs: Sequence[Evidence]) -> list[TransferLine]:
 
 
 def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPoint, TargetEffect]]:
-    """Yield (variant and its baseline, kind, load, effect) of knobs that a run measured in pairs with an estimate.
+    """Yield the effect of each knob (one setting) at each load that a run measured in pairs (variant and baseline at once).
 
-    Kind is where the knob's cost can lie. The load is without its duration, warm-up, repeats and threads, so loads of several runs are equal:
-    these change the precision of an effect, not the effect.
+    An effect without an estimate is left out.
+
+    Yields:
+        ((variant, its baseline), place of the knob's cost: `process` or `shared`, load, effect). The load has neutral values for duration,
+        warm-up, repeats and threads, which change the precision of an effect but not the effect. So loads of several runs are equal.
+
     """
     record = run.run.record
     duration = {"duration_s": 0.0, "warmup_s": 0.0, "generations": 1, "repeats": 1, "singly": False}
@@ -211,7 +218,15 @@ def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPo
 
 
 def _estimate_doubt(row: SummaryRow) -> float:
-    """Return the uncertainty of the baseline's cost as a share of that cost; 0 where no block measured the cost."""
+    """Return the uncertainty of the baseline's CPU cost per request, as a share of that cost.
+
+    It is half the width of the 95 % interval. With too few blocks (repetitions) for an interval, it is the entire range of the blocks as a
+    log-ratio, and 0 where no block measured the cost.
+
+    Args:
+        row: The row of the run's summary that compares the variant with this baseline.
+
+    """
     solo = list(row.base.known(METRIC).values()) if row.base else []
     level = estimate_median(solo) if solo else None
     if level is not None and level.low is not None and level.high is not None:
@@ -221,13 +236,13 @@ def _estimate_doubt(row: SummaryRow) -> float:
 
 
 def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
-    """Yield a sentence for each kind of cost and target: how well `local`'s effects predict those on the target.
+    """Yield one sentence per target and place of cost: how well the effects on `local` predict those on the target.
 
-    An effect of a knob (one setting) can be expressed as time per request, or as a share of a request's cost. For each of the two, the
-    sentence counts the knobs for which the target's effect is equivalent to that on `local`, differs, or is inconclusive. The better
-    predictor is the one with the larger number of equivalent knobs minus different knobs; if both numbers are equal, the one with fewer
-    different knobs. The sentence ends with the better predictor. It ends with "neither" if the better one has not more equivalent knobs
-    than different ones, and leaves the question open if both predictors are equal.
+    The effect of a knob (one setting) has two forms: time per request, and share of a request's cost. For each form the sentence counts the
+    knobs whose effect on the target is equivalent to that on `local`, different, or inconclusive. A form's score is the number of
+    equivalent knobs minus the number of different ones; of equal scores, the one with fewer different knobs is better. The sentence ends
+    with the form of the better score. It ends with "neither" if that score is 0 or less, and leaves the question open if both forms are
+    equally good.
 
     Args:
         lines: The effects of each knob on all targets.
@@ -263,7 +278,14 @@ def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
 
 
 def _select_shared(lines: Sequence[TransferLine], target: str, kind: Kind = "process") -> list[TransferLine]:
-    """Return the lines of knobs with this place of cost (`kind`) that were measured on `local` and on a target."""
+    """Return the lines of the knobs that were measured both on `local` and on a target, and whose cost lies in one place.
+
+    Args:
+        lines: The effects of each knob (one setting) on all targets.
+        target: The target.
+        kind: The place of the cost: `process` (in the proxy's process) or `shared` (also in what the two sides of a pair share).
+
+    """
     return [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
 
 
@@ -272,13 +294,13 @@ def _select_shared(lines: Sequence[TransferLine], target: str, kind: Kind = "pro
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDifference:
-    """A knob whose time on a target differs from that on `local`, with what explains it.
+    """A knob (one setting) whose effect on a target differs in time from that on `local`, with an explanation.
 
     Attributes:
         variant: The variant with the knob.
         measured: The effect on the target: a value and its 95 % interval.
-        predicted: The effect that `by` predicts, in the unit of `measured`; None where nothing predicts it.
-        share: Whether `measured` and `predicted` are log-ratios; False: they are seconds.
+        predicted: The effect that the explanation predicts, in the unit of `measured`; None where it predicts none.
+        share: True: `measured` and `predicted` are log-ratios. False: they are seconds.
         by: The explanation in words.
 
     """
@@ -291,14 +313,19 @@ class ExplainedDifference:
 
     @property
     def fits(self) -> bool:
-        """True if the explanation predicts a knob's effect: the interval of measured minus predicted contains 0."""
+        """True if the explanation predicts the knob's effect, so that the interval of measured minus predicted contains 0."""
         if self.predicted is None:
             return False
         gap, half = subtract_intervals(self.measured, self.predicted)
         return abs(gap) <= half
 
     def text(self, interval: Interval) -> str:
-        """Return an effect with its interval in words, in per cent or µs."""
+        """Return one of the two effects as text with its interval, in per cent if the effects are shares, and otherwise in µs.
+
+        Args:
+            interval: The effect to print: `measured` or `predicted`.
+
+        """
         value, low, high = interval
         if self.share:
             return f"{find_metric(METRIC).change(value)}{find_metric(METRIC).ends(low, high)}"
@@ -308,13 +335,14 @@ class ExplainedDifference:
 def explain_differences(
     lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str
 ) -> list[ExplainedDifference]:
-    """Return each knob whose time on a target differs from that on `local`, with an explanation.
+    """Return each knob (one setting) whose effect in time on a target differs from that on `local`, with an explanation.
 
-    Only knobs count whose cost lies in the proxy's process.
+    Only knobs whose cost lies in the proxy's process are compared.
 
     Args:
         lines: The knobs that were measured on several targets.
-        runs: The committed runs, whose ladders explain differences.
+        runs: The committed runs, the newest first. Those of the sweep `ladder` (a chain of variants from plain nginx to the controller)
+            explain differences.
         target: The target to compare with `local`.
 
     """
@@ -326,11 +354,11 @@ def explain_differences(
 def _explain(
     line: TransferLine, work: TransferLine | None, runs: Sequence[Evidence], target: str
 ) -> ExplainedDifference:
-    """Return a knob's effect on a target with an explanation why the effect differs from that on `local`.
+    """Return a knob's effect on a target, with an explanation why it differs from the knob's effect on `local`.
 
-    The ladder is a chain of variants from plain nginx to the controller. Where CAUSES names steps of the ladder for the knob, those steps
-    explain the effect. Otherwise the effect on `local` is multiplied by the ratio of what the same known work (KNOWN_WORK) costs on the
-    target and on `local`.
+    Where CAUSES names steps of the ladder (a chain of variants from plain nginx to the controller) for the knob, these steps explain the
+    effect. Otherwise the prediction is the effect on `local`, multiplied by a ratio: the cost of a known extra work (KNOWN_WORK) on the
+    target to its cost on `local`.
 
     Args:
         line: The effects of the knob (one setting) on all targets.
@@ -371,11 +399,14 @@ def _explain(
 
 
 def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evidence]) -> Interval | None:
-    """Return a step's log-ratio with its interval, from the newest run that has it; None without one.
+    """Return the effect of one step of a ladder as (log-ratio, lower end, upper end); None where no run has it.
+
+    A ladder is a chain of variants from plain nginx to the controller, and a step is one variant against the one before it. The newest run
+    with an interval is taken.
 
     Args:
         target: The target of the ladder.
-        variants: The names of the step's variant; the first one that a run has is taken.
+        variants: The names of the step's variant, the present one before old ones; the first one that a run has is taken.
         runs: The committed runs, the newest first.
 
     """
@@ -391,12 +422,14 @@ def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evide
 
 
 def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
-    """Yield every knob in the proxy's process whose comparison of times between `local` and a target is inconclusive.
+    """Yield each knob (one setting) for which it is open whether its time on a target is that on `local`.
+
+    Only knobs whose cost lies in the proxy's process are listed.
 
     Yields:
-        (variant, blocks measured on the target, blocks needed on the target, whether `local`'s own interval is too wide for any number of
-        blocks to decide). The blocks needed decide the comparison nine times in ten if both effects are what they were measured to be. None:
-        no number of blocks decides it, or more are needed than any plan takes.
+        (variant, measured blocks, needed blocks, whether `local` is too uncertain). The blocks (repetitions) are those on the target. The
+        needed number would decide the comparison nine times in ten, if both effects are what they were measured to be. It is None if no
+        number of blocks or only more than MAX_BLOCKS would. The last value is true if `local`'s interval alone is too wide for a decision.
 
     """
     for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
@@ -414,14 +447,14 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
 
 
 def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[Part]:
-    """Return the table of knobs by target, and a sentence for each kind of cost and target.
+    """Return a table of the effects of knobs (single settings) on each target, and sentences that sum it up.
 
-    Links in the table start at the top of the checkout.
+    There is a sentence for each place where a cost can lie and each target. Links in the table are relative to the top of the checkout.
 
     Args:
         lines: The knobs that were measured on several targets.
-        runs: The runs whose ladders explain why a knob's effect differs on a target. With them, the page also has these explanations, and
-            how many blocks would decide the inconclusive comparisons.
+        runs: The committed runs. If given, the page also explains why effects on a target differ, and lists how many blocks (repetitions)
+            would decide the inconclusive comparisons.
 
     """
     if not lines:
@@ -453,7 +486,7 @@ def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[P
 
 
 def _make_cell(effect: TargetEffect) -> TableCell:
-    """Return the table's cell of an effect, linked to its run."""
+    """Return a table cell with an effect in time and as a share, linked to the run that measured it."""
     value, low, high = effect.cost.change
     share = f"{find_metric(METRIC).change(value)}{find_metric(METRIC).ends(low, high)}"
     level = format_significant(effect.cost.level_s * 1e6, 2)  # mostly from two solo blocks
@@ -461,7 +494,17 @@ def _make_cell(effect: TargetEffect) -> TableCell:
 
 
 def _explain_target(lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
-    """Yield why knobs have another effect on a target, and how many blocks would decide the inconclusive ones."""
+    """Yield the tables that explain the differences between a target and `local`.
+
+    The first table explains each knob (one setting) with another effect on the target. The second one lists the inconclusive knobs, with
+    the number of blocks (repetitions) that would decide each. A table without rows is left out.
+
+    Args:
+        lines: The knobs that were measured on several targets.
+        runs: The committed runs.
+        target: The target to compare with `local`.
+
+    """
     explanations: list[tuple[str, ...]] = []
     for knob in explain_differences(lines, runs, target):
         prediction = "–" if knob.predicted is None else knob.text(knob.predicted)

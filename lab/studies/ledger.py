@@ -31,9 +31,9 @@ OPENINGS: dict[Answer, str] = {
 
 
 def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
-    """Return the verdicts of all claims, or of one study's, in the order of claims.csv.
+    """Judge all published claims, or those of one study, and return the verdicts in the order of claims.csv.
 
-    Each claim is judged by its publication's own data and by the runs of data/reference.
+    A claim is judged twice: by its publication's own data, and by the runs in data/reference.
 
     Args:
         study: The study's key; None: all studies.
@@ -52,9 +52,9 @@ def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
-    """Return the verdicts of the checks, by the runs of data/reference: facts that are known before any run.
+    """Return the verdicts of the checks (facts that are known before any run) by the runs in data/reference.
 
-    Their rules are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
+    The rules of the checks are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
 
     Args:
         study: The key of the study whose checks are judged; None: all studies.
@@ -67,9 +67,9 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer occurs: `102 claims: 12 reproduced (of 9 measurements), …`.
+    """Return in words how often each answer by our runs occurs: `102 claims: 12 reproduced (of 9 measurements), …`.
 
-    Claims that rest on the same measured number are one measurement.
+    Claims that rest on the same measured number count as one measurement.
     """
     counts = _count_answers([verdict.answer for verdict in verdicts], ANSWERS).split(", ")
     for place, answer in enumerate(
@@ -81,7 +81,10 @@ def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def group_by_measurement(verdicts: Iterable[ClaimVerdict]) -> list[list[ClaimVerdict]]:
-    """Return the verdicts that rest on a measurement in groups: those that share a measured number are in one group."""
+    """Group verdicts by measurement: two verdicts that rest on the same measured number are in one group.
+
+    Verdicts that rest on no measured number are left out.
+    """
     groups: list[list[ClaimVerdict]] = []
     for verdict in verdicts:
         near = [group for group in groups if any(verdict.measurements & member.measurements for member in group)]
@@ -91,7 +94,7 @@ def group_by_measurement(verdicts: Iterable[ClaimVerdict]) -> list[list[ClaimVer
 
 
 def own_counts(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer by the publications' own data occurs."""
+    """Return in words how often each answer by the publications' own data occurs: `by the publications' own data: 30 supported, …`."""
     text = _count_answers([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
     return f"by the publications' own data: {text or 'none judged'}"
 
@@ -101,7 +104,7 @@ def _count_answers(answers: Sequence[str], order: Iterable[str]) -> str:
 
 
 def sentences(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return the verdicts as Markdown, a line each, without claims that have no rule yet."""
+    """Return the verdicts as a Markdown list with one line per claim; a claim that has no rule yet is left out."""
     lines: list[str] = []
     for verdict in drop_unjudged(verdicts):
         head = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
@@ -114,14 +117,15 @@ def sentences(verdicts: Sequence[ClaimVerdict]) -> str:
 def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = ()) -> None:
     """Assert at the end of a notebook that its claims have complete verdicts and that its checks hold.
 
-    A damaged file does not fail the assertion: the verdict of its claim reports it.
+    A damaged file of a run does not fail the assertion: the verdict of its claim reports the damage.
 
     Args:
         verdicts: The verdicts of the claims.
         known: The verdicts of the checks, which are facts known before any run.
 
     Raises:
-        AssertionError: A run lacks what a claim's rule asks for, a claim without a run has a verdict, or a check did not come out as it must.
+        AssertionError: A run lacks what a claim's rule asks for, or a claim was decided without a run. Or a verdict names no run or
+            effect, or a check did not come out as it must.
 
     """
     for verdict in (*verdicts, *known):
@@ -138,9 +142,9 @@ def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdic
 
 
 def write_answer(verdicts: Sequence[ClaimVerdict], *ids: str) -> str:
-    """Return a Markdown paragraph for the head of a notebook: some claims' results, and the counts of all verdicts.
+    """Return the paragraph for the head of a notebook, in Markdown: the results of some claims, then the counts of all verdicts.
 
-    Each claim is followed by the measured number that decides it, or by the reason why there is none.
+    Each claim is followed by the measured number that decides it. If there is none, the reason follows.
 
     Args:
         verdicts: The verdicts of all claims of the notebook.
@@ -161,12 +165,12 @@ def write_answer(verdicts: Sequence[ClaimVerdict], *ids: str) -> str:
 
 
 def drop_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[ClaimVerdict]:
-    """Return the verdicts without those of claims that have no rule yet."""
+    """Return the verdicts of those claims that have a rule."""
     return [verdict for verdict in verdicts if verdict.answer != "not judged yet"]
 
 
 def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
-    """Return a line for each study with the claims that have no rule yet."""
+    """Return one line for each study that has claims without a rule, with the ids of these claims."""
     by_study: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.answer == "not judged yet":
@@ -178,9 +182,9 @@ def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
 
 
 def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), linked: bool = False) -> list[Part]:
-    """Return the ledger as a table with notes, for a Markdown file and for the notebooks' ends.
+    """Return the ledger: a table with a row per claim, and notes below it.
 
-    The notes below the table list claims without a rule, counts, how kinds of claims are judged, and the checks.
+    The notes list the claims without a rule, the counts of the answers, how each kind of claim is judged, and the checks.
 
     Args:
         verdicts: The verdicts of the claims.
@@ -220,7 +224,7 @@ def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) ->
 
 
 def explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
-    """Return a line for each kind of claim among these verdicts: how claims of that kind are judged."""
+    """Return how claims are judged: a line for each kind of claim that occurs among the verdicts."""
     kinds = {verdict.claim.kind for verdict in verdicts}
     return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
 

@@ -35,11 +35,15 @@ HOLDS = "holds"
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """The result for one published parameter or one sweep (a named list of load points) on one target.
+    """The state of one row of the matrix on one target: what committed runs and trials have shown there.
+
+    A row is about a published parameter, a published load or a sweep (a named list of load points). A trial brings up variants and checks
+    sweeps on a target, without measuring.
 
     Attributes:
-        kind: `measured` by a committed run, `works` (a variant came up in a trial and was read back), `accepted` (a trial accepted the sweep,
-            no run has it), `not possible`, or `not shown` either way.
+        kind: `measured`: a committed run measured it. `works`: a variant with it came up in a trial, and its settings were read back.
+            `accepted`: a trial accepted the sweep, but no run has used it. `not possible`: it cannot be done on this target. `not shown`:
+            nothing has shown either.
         said: The evidence in words.
         where: The path of the evidence, from the top of the checkout.
 
@@ -52,13 +56,14 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class MatrixLine:
-    """A row of the matrix: what every target has shown about one parameter, published load or sweep.
+    """A row of the matrix: what has been shown on every target about one parameter, published load or sweep.
 
     Attributes:
         study: The study's key; for a sweep, the keys of all its studies.
         name: The name of the parameter, published load or sweep.
-        by: The names of what realises it in the lab, or why nothing does.
-        cells: Target → cell.
+        by: What has it in the lab: the names of knobs for a parameter, of sweeps for a load, and of variants for a sweep. If nothing has
+            it, or something other than a knob, a sentence about it.
+        cells: Target → the state there.
 
     """
 
@@ -70,12 +75,12 @@ class MatrixLine:
 
 @dataclass(frozen=True, slots=True)
 class CommittedRun:
-    """A run that is committed in data/reference.
+    """A run that is committed in data/reference, with the numbers of its valid samples.
 
     Attributes:
         name: The name of the run's folder.
         target: The run's target.
-        sweep: The name of the run's sweep.
+        sweep: The name of the run's sweep (a list of load points).
         variants: Variant → the number of its valid samples.
 
     """
@@ -87,12 +92,18 @@ class CommittedRun:
 
 
 def list_targets() -> list[str]:
-    """Return the names of the targets, the default one first."""
+    """Return the names of the targets (`local`, `kind` …), the default one first."""
     return sorted(BRING_UP_S, key=lambda name: (name != DEFAULT_TARGET, name))
 
 
 def make_matrix() -> tuple[Sequence[MatrixLine], Sequence[MatrixLine], Sequence[MatrixLine]]:
-    """Return the lines of the parameters, of the published loads and of the lab's sweeps that belong to a study.
+    """Return the matrix: for each target, what committed runs and trials have shown about the parameters and loads of the studies.
+
+    A study is a publication. A trial brings up variants and checks sweeps on a target, without measuring.
+
+    Returns:
+        The rows of three tables: the parameters that studies published, the loads that studies published, and the lab's sweeps (named lists
+        of load points) that belong to a study.
 
     Raises:
         UsageError: A run, trial or study is damaged.
@@ -120,15 +131,15 @@ def make_matrix() -> tuple[Sequence[MatrixLine], Sequence[MatrixLine], Sequence[
 
 @cache
 def _load_files() -> Mapping[str, StudyFile]:
-    """Return key of a study → content of its file, for all studies; raise UsageError for a damaged file."""
+    """Return the content of every study's file: study's key → content; raise UsageError for a damaged file."""
     return {key: load_study(key).file for key in list_studies()}
 
 
 @cache
 def map_study_sweeps() -> Mapping[str, Sequence[str]]:
-    """Return sweep → the variants that are measured with the sweep, for every sweep that belongs to a study.
+    """Return sweep (a named list of load points) → the variants to measure with it, for every sweep that belongs to a study.
 
-    A sweep belongs to the study named in its own `study` key, and to every study whose file lists it.
+    A sweep belongs to the study that its own `study` key names, and to every study whose file lists it.
     """
     by_sweep: dict[str, list[str]] = {}
     for file in _load_files().values():
@@ -146,14 +157,15 @@ def map_study_sweeps() -> Mapping[str, Sequence[str]]:
 
 @cache
 def _map_knobs() -> Mapping[str, Sequence[str]]:
-    """Return knob → the published parameters that the knob realises, as STUDY/PARAMETER, without knobs of none."""
+    """Return knob → the published parameters that it sets, as STUDY/PARAMETER; a knob that sets none is left out."""
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
 def list_untried_knobs(tried: Mapping[str, TrialResult]) -> list[str]:
-    """Return `ROOT+KNOB` for each knob of a published parameter with which no variant came up in a trial.
+    """Return the variants that are still to be tried, so that every knob for a published parameter has come up in a trial.
 
-    A failed variant with other knobs in it shows nothing about the knob, so the knob must be tried on its root.
+    Each variant is a root with a single knob (one setting), named `ROOT+KNOB`. A trial of a variant with several knobs shows nothing about
+    the knob if it failed.
 
     Args:
         tried: Variant → the result of its trial.
@@ -169,15 +181,16 @@ def list_untried_knobs(tried: Mapping[str, TrialResult]) -> list[str]:
 
 @cache
 def _find_studies(sweep: str) -> Sequence[str]:
-    """Return the studies that a sweep belongs to: the one in its `study` key, and every study whose file lists it."""
+    """Return the keys of the studies that a sweep belongs to: the study in its `study` key, and those whose files list it."""
     study = load_sweep(sweep)[1].study
     return [key for key, file in _load_files().items() if study == key or sweep in _map_sweeps(file)]
 
 
 def _map_sweeps(file: StudyFile) -> Mapping[str, Sequence[str]]:
-    """Return each sweep of a study → the variants that the study measures with that sweep.
+    """Return sweep (a named list of load points) → the variants to measure with it, for all sweeps in a study's file.
 
-    A study has its main sweep, those of its changes, the shortened forms of both, and those that make its published loads.
+    The file names sweeps for the study itself, for its changes (questions about a changing system), and for its published loads. The first
+    two also have shortened forms.
     """
     groups = [([file.sweep, file.quick.sweep], file.variants)]
     groups += [([change.sweep, change.quick], change.variants) for change in file.changes]
@@ -190,12 +203,12 @@ def _map_sweeps(file: StudyFile) -> Mapping[str, Sequence[str]]:
 
 
 def make_parameter_line(study: str, parameter: str, file: StudyFile) -> MatrixLine:
-    """Return the line of one parameter of a study.
+    """Return the matrix's row about one parameter that a study published.
 
     Args:
         study: The study's key.
         parameter: The parameter, as parameters.csv names it.
-        file: The study's file.
+        file: The content of the study's file.
 
     """
     if (entry := file.not_a_knob.get(parameter)) is None:
@@ -221,14 +234,31 @@ def make_parameter_line(study: str, parameter: str, file: StudyFile) -> MatrixLi
 
 
 def _rule_out(study: str, name: str, reason: str) -> MatrixLine:
-    """Return the line of a parameter or load that is no part of what is measured."""
+    """Return the matrix's row of a parameter or load that the lab does not measure: `not possible` on every target.
+
+    Args:
+        study: The study's key.
+        name: The name of the parameter or load.
+        reason: The reason why it is not measured.
+
+    """
     return MatrixLine(
         study, name, reason, dict.fromkeys(list_targets(), MatrixCell("not possible", "no part of what is measured"))
     )
 
 
 def _make_load_line(study: str, name: str, file: StudyFile) -> MatrixLine:
-    """Return the line of a published load; raise UsageError if the study's file has no entry for it."""
+    """Return the matrix's row about a load that a study published.
+
+    Args:
+        study: The study's key.
+        name: The id of the load in sweeps.csv.
+        file: The content of the study's file.
+
+    Raises:
+        UsageError: The study's file has no entry for the load.
+
+    """
     load = file.published_loads.get(name)
     if load is None:
         raise UsageError(f"lab/studies/{study}.toml", f"published_loads: nothing says what makes {name}", "add it")
@@ -239,7 +269,15 @@ def _make_load_line(study: str, name: str, file: StudyFile) -> MatrixLine:
 
 
 def find_cell_of_variants(target: str, variants: Collection[str]) -> MatrixCell:
-    """Return what any of these variants has shown on a target."""
+    """Return whether a target has measured or at least brought up any of these variants, with the evidence.
+
+    A committed run counts more than a trial. Of several failed trials, that of the variant with the fewest knobs is the evidence.
+
+    Args:
+        target: The target.
+        variants: The names of the variants.
+
+    """
     measured, trial = _find_measured(target, None, variants), trials.read_trials().get(target)
     results = {name: trial.variants[name] for name in variants if name in trial.variants} if trial else {}
     if measured is not None or trial is None or not results:
@@ -251,7 +289,14 @@ def find_cell_of_variants(target: str, variants: Collection[str]) -> MatrixCell:
 
 
 def find_cell_of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> MatrixCell:
-    """Return what any of these sweeps has shown on a target, with these variants (None: any)."""
+    """Return whether any of these sweeps (named lists of load points) was measured or at least accepted on a target, with the evidence.
+
+    Args:
+        target: The target.
+        names: The names of the sweeps.
+        variants: The names of the variants that a run must have measured; None: any variant.
+
+    """
     measured, trial = _find_measured(target, names, variants), trials.read_trials().get(target)
     results = {name: trial.sweeps[name] for name in names if name in trial.sweeps} if trial else {}
     if measured is not None or trial is None or not results:
@@ -263,7 +308,7 @@ def find_cell_of_sweep(target: str, names: Sequence[str], variants: Collection[s
 
 
 def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> MatrixCell | None:
-    """Return the cell of the target's run with the most samples that count; None where there is no such run.
+    """Return the state `measured` with the target's best run: the one with the most valid samples. None where no run has any.
 
     Args:
         target: The target.
@@ -284,15 +329,21 @@ def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collec
 
 
 def _explain_trial(tried: TrialResult, place: str) -> MatrixCell:
-    """Return the cell of a trial that did not succeed."""
+    """Return the state that a failed trial shows: `not possible` if the target cannot do it, otherwise `not shown`.
+
+    Args:
+        tried: The result of the trial.
+        place: The path of the file with the trials.
+
+    """
     return MatrixCell("not possible" if tried.outcome == "not measurable" else "not shown", tried.detail, place)
 
 
 @cache
 def list_shown_variants() -> tuple[str, ...]:
-    """Return the names of all variants that may have shown anything: the overlays, and those of runs and trials.
+    """Return the names of all variants about which anything can be known: those of the manifests, of runs and of trials.
 
-    Names of runs and trials may be combinations with `+`.
+    Runs and trials may name combinations that have no manifest of their own, such as `ROOT+KNOB`.
     """
     names = [name for run in read_runs() for name in run.variants]
     names += [name for trial in trials.read_trials().values() for name in trial.variants]
@@ -301,7 +352,7 @@ def list_shown_variants() -> tuple[str, ...]:
 
 @cache
 def _list_knobs(name: str) -> frozenset[str]:
-    """Return the names of a variant's knobs, by its present manifests; empty if the variant no longer exists."""
+    """Return the names of all knobs (settings) in a variant's present manifests; empty if the variant no longer exists."""
     try:
         return frozenset(knob for overlay in load_chain(name) for knob in overlay.own_knobs)
     except UsageError:
@@ -310,7 +361,7 @@ def _list_knobs(name: str) -> frozenset[str]:
 
 @cache
 def read_runs() -> tuple[CommittedRun, ...]:
-    """Return the committed runs that can be read, with their valid samples counted by variant."""
+    """Return the committed runs with the numbers of their valid samples; a run that cannot be read is left out."""
     measured: list[CommittedRun] = []
     for name in run_names(reference_folder()):
         try:
@@ -328,7 +379,10 @@ def read_runs() -> tuple[CommittedRun, ...]:
 
 
 def page() -> list[Part]:
-    """Return the matrix as tables, with a summary for each target; links start at the top of the checkout."""
+    """Return the matrix as three tables (parameters, published loads, sweeps), with a summary for each target below them.
+
+    Links are relative to the top of the checkout.
+    """
     heads = (
         ("Parameters", "data/published/parameters.csv", "parameter", "knobs, or what has it"),
         ("Published loads", "data/published/sweeps.csv", "load", "sweeps"),
@@ -352,7 +406,13 @@ def page() -> list[Part]:
 
 
 def _sum_up(target: str, lines: Sequence[MatrixLine]) -> str:
-    """Return how many cells of each kind a target has, and when it was tried."""
+    """Return a sentence about a target: how many cells of each kind its column has, and when it was tried.
+
+    Args:
+        target: The target.
+        lines: The rows of all tables of the matrix.
+
+    """
     kinds = Counter(line.cells[target].kind for line in lines)
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     trial = trials.read_trials().get(target)

@@ -45,7 +45,9 @@ RelativeToReference = tuple[float, float | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class StudyLevel:
-    """The measured value of one cell of a study's table, with its interval, all in the table's unit.
+    """The measured value of one cell of a study's table, with its interval; all numbers are in the table's unit.
+
+    A block is one repetition of the run's plan.
 
     Attributes:
         value: The value; None where the blocks fall into two clusters.
@@ -54,7 +56,7 @@ class StudyLevel:
         n: The number of blocks.
         smallest: The smallest value of a block.
         largest: The largest value of a block.
-        clusters: (number of blocks, mean) of each of two clusters of values (bimodal); empty otherwise.
+        clusters: (number of blocks, mean) for each of two clusters of values (bimodal); empty otherwise.
 
     """
 
@@ -72,13 +74,14 @@ class StudyCell:
     """A cell of a study's table, as measured here and as published.
 
     Attributes:
-        keys: The published columns that name the cell → their values.
-        variant: The variant that stands for the cell; None: none at the loads of this run.
-        point: The load point that stands for the cell; None: none at the loads of this run.
+        keys: The cell's place in the table: published column → value.
+        variant: The variant that is measured for the cell; None: this run has no load point for the cell.
+        point: The load point that is measured for the cell; None: this run has none.
         level: The measured value; None: the run did not measure the cell.
         published: The published value in the table's unit; None: none was published.
-        relative: The measured ratio to the table's reference cell with its 95 % interval, over the blocks that have both cells; None: none.
-        published_relative: The same ratio of the published values; None: none.
+        relative: The measured ratio to the table's reference cell: (ratio, lower end, upper end) over the blocks (repetitions) that have
+            both cells; None: none.
+        published_relative: The ratio of the published values; None: none.
         notes: Reasons why the measured value cannot be trusted or is missing.
 
     """
@@ -95,13 +98,15 @@ class StudyCell:
 
 @dataclass(frozen=True, slots=True)
 class ShapedTable:
-    """A study's table in its published shape, filled in with published and measured values.
+    """A study's table in the form of the publication, with published and measured values in each cell.
+
+    A row or column is headed by the values of one or more published columns, for example `('100', 'tuned')`.
 
     Attributes:
         shape: The table as the study's file defines it.
-        rows: The keys that head each row.
-        columns: The keys that head each column.
-        cells: Keys of a cell (those of its row, then those of its column) → cell.
+        rows: The values that head each row.
+        columns: The values that head each column.
+        cells: Key of a cell → cell. The key is the row's values, followed by the column's.
 
     """
 
@@ -113,7 +118,7 @@ class ShapedTable:
 
 @dataclass(frozen=True, slots=True)
 class ShapedStudy:
-    """A run of a study as tables in their published shape.
+    """The results of a run for a study, as tables in the form of the publication.
 
     Attributes:
         key: The study's key.
@@ -160,7 +165,9 @@ The caller supplies what a run has in addition, and whether the run is complete.
 
 
 def shape_study(result: RunResult) -> ShapedStudy | None:
-    """Return the run's study with its tables in the published shape; None where it has none.
+    """Return the tables of the run's study in the form of the publication, filled in with the run's results.
+
+    The result is None for a run without a study or without results of steady loads.
 
     Raises:
         UsageError: The study's file is faulty.
@@ -174,13 +181,13 @@ def shape_study(result: RunResult) -> ShapedStudy | None:
 
 
 def make_study_page(result: RunResult) -> list[Part]:
-    """Return the tables of the run's study in the published shape; empty where it has none."""
+    """Return the page with the tables of the run's study in the form of the publication; empty for a run without a study."""
     study = shape_study(result)
     return page(study.tables) if study else []
 
 
 def make_result_json(result: RunResult) -> dict[str, Any]:
-    """Return a result as `--json` prints it."""
+    """Return a run's result as the JSON data that `bench --json` and `table --json` print."""
     steady, disturbed = result.summaries
     return RESULT.plain(
         steady,
@@ -197,7 +204,9 @@ def make_result_json(result: RunResult) -> dict[str, Any]:
 
 
 def shape_tables(study: Study, summary: Summary) -> tuple[ShapedTable, ...]:
-    """Return the study's tables for a run; a cell that the run did not measure keeps its published number.
+    """Return the study's tables, filled in with a run's results.
+
+    A cell that the run did not measure still has its published number.
 
     Args:
         study: The study.
@@ -228,14 +237,14 @@ def _fill_cell(
     rows: Mapping[tuple[str, str], SummaryRow],
     absent: Mapping[str, str],
 ) -> StudyCell:
-    """Return one cell of a table.
+    """Return one cell of a study's table with its published and measured values.
 
     Args:
-        shape: The table.
-        key: The cell's keys, in the table's order.
-        measured: Keys → the variant, point and metric that stand for the cell.
-        numbers: Keys → published number.
-        rows: (arm, point) → row of the run's table.
+        shape: The definition of the table.
+        key: The cell's key: the values of the published columns `shape.keys`, in this order.
+        measured: Key of a cell → the variant, load point and metric to measure for it.
+        numbers: Key of a cell → published number.
+        rows: (arm, load point) → row of the run's table. An arm is a variant in the run.
         absent: Variant → why the run could not measure it.
 
     """
@@ -260,12 +269,14 @@ def _fill_cell(
 
 
 def _measure_level(row: SummaryRow, metric: Ratio, scale: float) -> StudyLevel | None:
-    """Return the run's value with the interval of the blocks' geometric mean; None where no block has the metric.
+    """Return the measured value for a cell of a study's table, in the table's unit; None where no block has the metric.
+
+    The interval is that of the geometric mean of the blocks (repetitions).
 
     Args:
-        row: The row of the run's table for an arm at a load point.
-        metric: The metric.
-        scale: The size of the table's unit in seconds or requests per second, by which values are divided.
+        row: The row of the run's table for an arm (variant of the run) at a load point.
+        metric: The name of the metric.
+        scale: The table's unit in seconds or requests per second, by which values are divided.
 
     """
     absolute = row.cell.absolute(metric)
@@ -287,9 +298,10 @@ def _measure_level(row: SummaryRow, metric: Ratio, scale: float) -> StudyLevel |
 
 
 def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) -> RelativeToReference | None:
-    """Return the ratio of a cell to its reference cell, paired by block; None where one of them has no block.
+    """Return the ratio of a cell to its reference cell as (ratio, lower end, upper end); None where one of the cells has no block.
 
-    Where too few blocks have both cells for an interval, the result is the ratio of the geometric means, without an interval.
+    The two are compared within each block (repetition). If too few blocks have both cells for an interval, the ends are None; the ratio is
+    then that of the geometric means.
 
     Args:
         values: Block → value of the cell.
@@ -310,11 +322,11 @@ def _compute_ratio(values: Mapping[int, float], reference: Mapping[int, float]) 
 
 
 def _list_notes(row: SummaryRow | None, cell: StudyTableCell, level: StudyLevel | None) -> tuple[str, ...]:
-    """Return the reasons why a cell's measured value cannot be trusted or is missing; empty for a trusted value.
+    """Return the reasons why a cell's measured value is missing or cannot be trusted; empty for a good value.
 
     Args:
         row: The run's row for the cell's variant and load point; None: they are not part of the run.
-        cell: The variant, point and metric that stand for the cell.
+        cell: The variant, load point and metric to measure for the cell.
         level: The measured value; None: there is none.
 
     """
@@ -340,7 +352,7 @@ def _list_notes(row: SummaryRow | None, cell: StudyTableCell, level: StudyLevel 
 
 
 def page(tables: Sequence[ShapedTable]) -> list[Part]:
-    """Return a study's tables as parts of a page, each with its title and notes."""
+    """Return a study's tables as parts of a page, each with its title above and its notes below."""
     parts: list[Part] = []
     for table in tables:
         name, unit, shape = table.shape.title, table.shape.unit, table.shape
@@ -371,9 +383,16 @@ def page(tables: Sequence[ShapedTable]) -> list[Part]:
 
 
 def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[str | grid.TableCell]:
-    """Return the `count` printed cells of one cell of a table: measured, published, and the ratios to the reference.
+    """Return what is printed for one cell of a study's table: measured value, published value, and both ratios to the reference.
 
-    The measured value has its interval, or for fewer than six blocks the smallest and the largest; two clusters are printed as two values.
+    The measured value has its 95 % interval. With fewer than six blocks (repetitions) it is the range of the blocks, and with two clusters
+    of blocks it is two values. Published values and ratios are left out of a table that has none.
+
+    Args:
+        table: The table.
+        key: The key of the cell; for an unknown key all parts are empty.
+        count: The number of parts.
+
     """
     cell = table.cells.get(key)
     if cell is None:
@@ -394,6 +413,6 @@ def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[st
 
 
 def _format_ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """Return a ratio as `0.46× [0.44, 0.48]`; – for None."""
+    """Return a ratio with its interval as text: `0.46× [0.44, 0.48]`; `–` for None."""
     ends = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
     return "–" if value is None else f"{value:.2f}×{ends}"

@@ -52,16 +52,22 @@ Setting = Mapping[str, Any]
 
 
 def read_settings() -> list[Setting]:
-    """Return the settings as they were written last."""
+    """Read data/settings.json: the settings as `just maintain readme` wrote them last."""
     return json.loads(FILE.read_text("utf-8"))
 
 
 def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict]) -> list[Setting]:
-    """Return all settings, those with a difference first.
+    """Return an entry for every setting: the knobs of the manifests, and combinations of knobs that runs measured at once.
+
+    An entry has what committed runs show of the setting on each target, and what was published about it. Settings are ordered by verdict:
+    first better, worse and mixed ones, then equivalent, inconclusive and unmeasured ones.
 
     Args:
-        steps: The tuning steps of the committed runs.
-        verdicts: The verdicts of the claims.
+        steps: The tuning steps (a variant against its baseline at a load point) of the committed runs.
+        verdicts: The verdicts of the published claims.
+
+    Returns:
+        JSON data; the module's docstring lists the keys.
 
     """
     by_knobs: dict[tuple[str, ...], list[TuningStep]] = {(name,): [] for name in knobs.knob_names()}
@@ -73,10 +79,13 @@ def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict])
 
 
 def _rank(steps: Sequence[TuningStep]) -> list[list[TuningStep]]:
-    """Return the steps of a setting in groups that have the same load, metric and baseline, one step of each target.
+    """Group the tuning steps of a setting, and return the groups in the order of their weight.
 
-    The group with most targets comes first. Of several, one against a root does, then one that no rate limits. Of several runs on a target
-    the one with the most blocks counts.
+    A tuning step is a variant against its baseline at a load point. The steps of a group differ only in the target: they have the same
+    load, metric and baseline. Of several runs on a target, the one with the most blocks (repetitions) is taken.
+
+    Groups whose baseline is a root variant (one without knobs) come first. Among these, groups with more targets come first, then those in
+    a closed loop (without an offered rate).
     """
     groups: dict[tuple[str, ...], dict[str, TuningStep]] = {}
     for step in sorted(steps, key=lambda step: (step.blocks, step.run)):
@@ -100,13 +109,13 @@ def _make_setting(
     verdicts: Sequence[ClaimVerdict],
     rules: Mapping[str, Sequence[claims.ClaimRule]],
 ) -> Setting:
-    """Return a setting as JSON data.
+    """Return the entry of one setting as JSON data; the module's docstring lists the keys.
 
     Args:
-        names: The names of its knobs.
-        ranked: Its steps in groups, as `_rank` returns them.
-        verdicts: The verdicts of the claims.
-        rules: Claim → its rules.
+        names: The names of the setting's knobs.
+        ranked: The setting's tuning steps in groups, as `_rank` returns them.
+        verdicts: The verdicts of the published claims.
+        rules: Id of a claim → its rules.
 
     """
     own = [knobs.load_knob(name) for name in names]
@@ -168,10 +177,14 @@ def _describe(step: TuningStep) -> dict[str, str]:
 
 
 def _conclude(groups: Sequence[Sequence[Mapping[str, str]]]) -> str:
-    """Return the verdict on a setting in one word.
+    """Return the verdict on a setting in one word, for example `better` or `depends`; ADVICE has all.
 
-    Effects at all loads count that have the first group's baseline. `local` counts only where nothing else was measured, since it runs no
-    controller.
+    Only effects against the baseline of the first group count, at any load. Effects on `local` count only if there are no others, since
+    that target runs no controller.
+
+    Args:
+        groups: The effects in groups, the most important group first. An effect's `word` is its decision.
+
     """
     effects = [effect for group in groups for effect in group if effect["against"] == groups[0][0]["against"]]
     words = {effect["word"] for effect in effects if effect["target"] != DEFAULT_TARGET}
@@ -184,7 +197,10 @@ VERDICTS = ("better", "worse", "inconclusive", "equivalent", "not measured")
 
 
 def _list_values(knob: knobs.Knob) -> Iterator[str]:
-    """Yield what a knob sets, as NAME=VALUE: keys of ConfigMaps, then what is read back."""
+    """Yield what a knob (one setting) sets, as NAME=VALUE texts.
+
+    These are first the entries of its ConfigMaps, then the values that are read back from the running proxy.
+    """
     content = kustomize.read_yaml(knobs.MANIFESTS / "components" / knob.name / "kustomization.yaml", knob.name)
     for generator in content.get("configMapGenerator", []):
         yield from map(str, generator.get("literals", []))
@@ -194,14 +210,27 @@ def _list_values(knob: knobs.Knob) -> Iterator[str]:
 def _concerns(
     verdict: ClaimVerdict, rules: Sequence[claims.ClaimRule], own: Sequence[knobs.Knob], arms: Sequence[str]
 ) -> bool:
-    """Return whether a claim names a published parameter of a single knob, or its rules judge one of the arms."""
+    """Return whether a claim is about a setting.
+
+    It is if it names the published parameter that the setting's only knob sets, or if its rules judge an arm with the setting.
+
+    Args:
+        verdict: The verdict of the claim.
+        rules: The claim's rules.
+        own: The knobs of the setting.
+        arms: The arms (variants in runs) with the setting.
+
+    """
     named = {f"{verdict.claim.study}/{parameter}" for parameter in _read_row(verdict)["parameters"].split(";")}
     judged = {test.variant or rule.variant for rule in rules for test in rule.tests}
     return (len(own) == 1 and not named.isdisjoint(own[0].parameters)) or not judged.isdisjoint(arms)
 
 
 def _name_author(verdict: ClaimVerdict) -> str:
-    """Return the author of a claim with the year, as far as it is known, or the document: `DigitalOcean (2022)`, `envoy-edge`."""
+    """Return who made a claim: the name of its document if known, and otherwise the author with the year of the publication.
+
+    Examples are `envoy-edge` and `DigitalOcean (2022)`.
+    """
     source, document = (
         published.list_sources()[verdict.claim.study],
         _read_row(verdict)["source_lines"].partition(" of ")[2],

@@ -47,7 +47,7 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class PublishedEffect:
-    """The size that a published claim states for a tuning step.
+    """The size of a tuning step's effect, as a claim published it.
 
     Attributes:
         claim: The claim's id.
@@ -70,21 +70,21 @@ class TuningStep:
         folder: The name of the run's folder.
         target: The run's target.
         study: The study that the run or the variant belongs to; empty: none.
-        system: The base that the variant's root is made of; empty: the variant no longer exists.
+        system: The kustomize base at the bottom of the variant's manifests; empty: the variant no longer exists.
         arm: The arm's name.
         title: The variant's title.
         against: The arm that it is compared with.
-        point: The point's name.
+        point: The load point's name.
         metric: The primary metric.
         decision: The run's decision about the effect.
         text: The effect in words.
         note: The run's note about the effect.
-        gain: The effect as log-ratios (value, lower end, upper end), larger is better; None for a difference.
-        published: What claims published about the step.
-        knobs: The knobs that the arm adds to what it is compared with; empty: another system.
+        gain: The effect as log-ratios (value, lower end, upper end), larger is better; None for a difference or without an interval.
+        published: The sizes of the effect that claims published.
+        knobs: The knobs (settings) that the arm adds to what it is compared with; empty: another system.
         load: The load in words, without its duration.
-        level_s: What a request costs the baseline, in CPU seconds; None for another metric.
-        blocks: The number of blocks with the effect.
+        level_s: The baseline's cost of a request in CPU seconds; None for another metric.
+        blocks: The number of blocks (repetitions) that have the effect.
         boots: The boots of the machine that the effect rests on, in words.
         agree: Whether all boots support the decision.
         program: The program that ran as the arm's proxy, with its version; empty: it is unknown.
@@ -116,16 +116,19 @@ class TuningStep:
 
     @property
     def on(self) -> str:
-        """The target of a tuning step as the words ` on TARGET`; empty for `local`, the default target."""
+        """The step's target as words for a title: ` on kind`; empty for `local`, the default target."""
         return "" if self.target == DEFAULT_TARGET else f" on {self.target}"
 
     def gained(self, ratio: float) -> float:
-        """Return a ratio of the step's metric in the form of `gain`: as a log-ratio, larger is better."""
+        """Return a ratio of the step's metric to the baseline in the form of `gain`: a log-ratio, larger is better."""
         return log(ratio) if find_metric(self.metric).better == "more" else -log(ratio)
 
 
 class FindingQuestion(StrictModel):
-    """A `[[finding]]` of data/reference/findings.toml: a yes-or-no question, and the step that answers it."""
+    """A `[[finding]]` table of data/reference/findings.toml: a yes-or-no question, and which measured effect answers it.
+
+    The effect is that of an arm (variant of a run) at a load point.
+    """
 
     asks: str = Field(pattern=r"\?$")
     run: str
@@ -142,19 +145,19 @@ class _Findings(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class StepFinding:
-    """A question about a tuning step with its measured answer.
+    """A question about a tuning step (a variant against its baseline at a load point) with its measured answer.
 
     Attributes:
-        asked: The question and the step that answers it.
+        asked: The question, and which run, arm (variant of the run) and load point answer it.
         title: The variant's title.
         verdict: The run's verdict about the arm.
-        measured: The first part of the run's own sentence, with the boots that it rests on.
-        advice: The second part of that sentence.
-        boots: The effect over the boots of the machine that measured it.
+        measured: The first part of the verdict's sentence (what was measured), followed by the boots of the machine that it rests on.
+        advice: The second part of that sentence (what to do).
+        boots: The effect on each boot of the machine that measured it.
         target: The run's target.
         program: The program that ran as the proxy, with its version.
-        elsewhere: The same step on other targets, one of each target and metric.
-        kept: The costly defaults of a stand-in (a program that replaces a missing one) that its run did not change, in words.
+        elsewhere: The same step on other targets: one for each target, load point and metric.
+        kept: The costly defaults that the run did not change of a program that replaces a missing one, in words; empty: none.
 
     """
 
@@ -171,15 +174,16 @@ class StepFinding:
 
     @property
     def where(self) -> str:
-        """The target of a finding's run, and the program that ran there: `kind: Envoy Gateway 1.9.1`."""
+        """The target of the finding's run, and the program that ran there: `kind: Envoy Gateway 1.9.1`."""
         return f"{self.target}: {self.program}" if self.program else self.target
 
 
 def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[TuningStep]:
-    """Return every tuning step: better ones first, then equivalent and inconclusive ones, then worse ones.
+    """Return all tuning steps (variants against their baselines at a load point), from the best to the worst.
 
-    Within each group steps are sorted by size, with differences last. Arms that measure the same variant under another name are left out, as
-    are runs that cannot be summarised.
+    Steps that are better come first, then equivalent and inconclusive ones, then worse ones. Within each group they are sorted by the
+    effect, and effects that are no ratios come last. Variants that differ from their baselines in name only are left out, as are runs that
+    cannot be summarised.
 
     Args:
         runs: The committed runs.
@@ -212,7 +216,7 @@ def _list_steps(run: Evidence, published: Mapping[Key, Sequence[PublishedEffect]
 
 
 def summarise_run(run: Evidence) -> tuple[Summary, ...]:
-    """Return the summaries of a run's steady loads and of its disrupted ones; empty where it cannot be summarised."""
+    """Return two summaries of a run, of its steady loads and of its disrupted ones; empty for a run that cannot be summarised."""
     try:
         return tuple(run.summary(disturbed) for disturbed in (False, True))
     except LabError:
@@ -244,7 +248,15 @@ def _make_step(
 
 
 def read_published_ratio(verdict: Judged, part: MeasuredTest) -> float | None:
-    """Return the ratio that the claim published for a test; None where it published no such number."""
+    """Return the ratio that a claim published, in the direction of a measured test; None where it published none.
+
+    Percentages are converted: `+50 %` becomes 1.5, and `50 % faster` becomes 1/1.5 for a metric of time.
+
+    Args:
+        verdict: The claim's verdict.
+        part: A measured test of the claim's rule.
+
+    """
     if part.test.ratio_to is None or not part.test.bounded:
         return None
     if part.test.like and part.test.within:
@@ -258,7 +270,10 @@ def read_published_ratio(verdict: Judged, part: MeasuredTest) -> float | None:
 
 
 def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
-    """Return the findings of data/reference/findings.toml in its order, without those that have no usable run.
+    """Answer the questions of data/reference/findings.toml, in the file's order; a question whose run cannot be read is left out.
+
+    Args:
+        runs: The committed runs.
 
     Raises:
         UsageError: The file is faulty.
@@ -273,15 +288,15 @@ def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
 
 
 def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], place: str) -> StepFinding:
-    """Return the finding that answers a question from its run.
+    """Return the finding: a question with the answer that its run gives.
 
-    The finding's `elsewhere` has the same variant, baseline, point and metric on other targets, from the newest run of each target.
+    The finding's `elsewhere` has the same variant, baseline, load point and metric on other targets, from the newest run of each target.
 
     Args:
         question: The question.
         run: The run that the question names.
-        runs: The committed runs, in the order of `lab.analysis.evidence.load_references`, the newest first.
-        place: The file of the questions, for messages.
+        runs: The committed runs, the newest first.
+        place: The path of the file with the questions, for messages.
 
     """
     steady, disturbed = summarise_run(run)
@@ -322,9 +337,10 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
 
 
 def list_boot_tasks(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootTask]:
-    """Return what to measure once the machine has booted anew: first for findings, then for claims.
+    """Return what to measure after the machine's next start: first for findings, then for claims.
 
-    Both are those that rest on fewer boots than `MIN_BOOTS`.
+    A finding needs it as long as it rests on fewer boots than `MIN_BOOTS`. A claim needs it if a bound of its rule is near the measured
+    value, too.
 
     Args:
         runs: The committed runs.

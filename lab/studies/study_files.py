@@ -44,20 +44,26 @@ PublishedKeys = dict[str, str]
 
 
 class StrictModel(BaseModel):
-    """The base of models for files written by hand: it refuses an unknown key and a value of another type."""
+    """The base class of models for files written by hand. It refuses unknown keys and values of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Quick(StrictModel):
-    """The shortened load of a study for `--quick`: a sweep (a named list of load points) and a number of blocks."""
+    """The shortened load of a study for the option `--quick`.
+
+    It is a sweep (a named list of load points) and a number of blocks (repetitions).
+    """
 
     sweep: str
     blocks: int = Field(ge=1, le=1000)
 
 
 class StudyChange(StrictModel):
-    """A `[[changes]]` table: a question of the study about a system that changes, answered by a separate run."""
+    """A `[[changes]]` table: a question of the study about a system that changes during the load.
+
+    A separate run answers it, under a sweep (a list of load points) with a disturbance.
+    """
 
     question: str = Field(min_length=1)
     variants: list[str] = Field(min_length=1)
@@ -70,7 +76,7 @@ class StudyChange(StrictModel):
 
         Args:
             quick: Whether to use the shortened sweep.
-            place: The options that name the target, as `lab.analysis.rerun.place` returns them.
+            place: The options that name the target, for example ` --target kind`; empty for the default target.
 
         """
         against = f" --against {self.against}" if self.against else ""
@@ -78,7 +84,10 @@ class StudyChange(StrictModel):
 
 
 class NotAKnob(StrictModel):
-    """A published parameter (a row of parameters.csv) that no kustomize component realises, with the reason."""
+    """The reason why no knob (setting) of the lab sets a published parameter, and what covers the parameter instead.
+
+    A published parameter is a row of parameters.csv.
+    """
 
     why: str = Field(min_length=1)
     by: str | None = Field(
@@ -88,7 +97,7 @@ class NotAKnob(StrictModel):
 
 
 class PublishedLoad(StrictModel):
-    """A row of sweeps.csv: the sweeps and variants that make this load here, or the reason why none does."""
+    """How the lab makes a published load (a row of sweeps.csv): its sweeps and variants, or the reason why there are none."""
 
     sweeps: list[str] = Field(default_factory=list[str])
     variants: list[str] = Field(default_factory=list[str])
@@ -103,7 +112,10 @@ class PublishedLoad(StrictModel):
 
 
 class Shape(StrictModel):
-    """A `[[tables]]` table: a published table, and the variant, point and metric that stand for each of its cells."""
+    """A `[[tables]]` table: the layout of a published table, and what the lab measures for each of its cells.
+
+    A cell is measured as a metric of one variant at one load point.
+    """
 
     title: str = Field(min_length=1)
     published: str | None = Field(default=None, description="a file of data/published; none = measured here only")
@@ -145,13 +157,13 @@ class Shape(StrictModel):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The published columns whose values name a cell of this table: those of `rows`, then those of `columns`."""
+        """The published columns whose values together name a cell of this table: those of `rows`, then those of `columns`."""
         return (*self.rows, *self.columns)
 
     def of_point(self, point: LoadPoint) -> PublishedKeys | None:
-        """Return the published keys (column → value) that a load point stands for; None if it is not in this table.
+        """Return the part of a cell's name that a load point determines: published column → value.
 
-        The result is empty where the table defines neither `points` nor `point_fields`.
+        The result is None if the load point is not in this table. It is empty if no column of the table depends on the load point.
         """
         if not self.points:
             values = {column: getattr(point, name) for column, name in self.point_fields.items()}
@@ -160,7 +172,7 @@ class Shape(StrictModel):
 
 
 class StudyFile(StrictModel):
-    """The content of a file of `lab/studies/`."""
+    """The content of a study's file, `lab/studies/KEY.toml`: what a publication measured, and how the lab repeats it."""
 
     title: str = Field(min_length=1)
     source: str = Field(description="who published it, and under which title")
@@ -180,7 +192,7 @@ class StudyFile(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study, which is one publication.
+    """A study: one publication whose measurements the lab repeats.
 
     Attributes:
         key: The stem of the name of the study's file in `lab/studies/`.
@@ -194,7 +206,7 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class StudyTableCell:
-    """The measurement that stands for one cell of a study's table.
+    """What the lab measures for one cell of a study's table.
 
     Attributes:
         key: The values of the published columns that name the cell, in the order of `Shape.keys`.
@@ -211,15 +223,18 @@ class StudyTableCell:
 
 
 def list_studies() -> list[str]:
-    """Return the keys of all studies in alphabetical order."""
+    """Return the keys of all studies (the stems of the files' names in lab/studies) in alphabetical order."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load_study(key: str) -> Study:
-    """Return one study, checked against the folders and CSV files that it names.
+    """Read one study, and check its file against the variants, sweeps and published tables that the file names.
+
+    Args:
+        key: The stem of the name of the study's file.
 
     Raises:
-        UsageError: The file is faulty; with its name, the key in it and a remedy.
+        UsageError: The file is faulty; the error has the file, the key in it and a remedy.
 
     """
     study = read_study(key)
@@ -252,10 +267,13 @@ def load_study(key: str) -> Study:
 
 
 def read_study(key: str) -> Study:
-    """Return one study's file, without checks against other files.
+    """Read one study without checking the names in its file against other files.
+
+    Args:
+        key: The stem of the name of the study's file.
 
     Raises:
-        UsageError: The study is unknown or its file faulty; with the file's name, the key in it and a remedy.
+        UsageError: The study is unknown or its file is faulty; the error has the file, the key in it and a remedy.
 
     """
     place = f"lab/studies/{key}.toml"
@@ -272,10 +290,10 @@ def read_study(key: str) -> Study:
 
 
 def read_published(table: Shape) -> dict[tuple[str, ...], float]:
-    """Return the table's published cells in the file's order, without empty ones.
+    """Return the published numbers of a study's table, in the order of the CSV file; empty cells are left out.
 
     Returns:
-        The cell's keys, in the table's order → its value, in the table's unit.
+        Key of a cell → number in the table's unit. The key has the values of the published columns `table.keys`, in this order.
 
     """
     return {
@@ -286,7 +304,11 @@ def read_published(table: Shape) -> dict[tuple[str, ...], float]:
 
 
 def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCell, ...]:
-    """Return every cell of a study's table that these load points measure, in the order of the study's file.
+    """Return the cells of a study's table that can be measured at some load points, in the order of the study's file.
+
+    Args:
+        table: The table.
+        points: The load points.
 
     Raises:
         UsageError: A cell lacks the value of one of its published columns, or two measurements fall into one cell.
@@ -313,7 +335,7 @@ def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCel
 
 
 def _read_rows(table: Shape) -> list[Mapping[str, str]]:
-    """Return the published rows that the table's filters keep; empty if the table names no published file."""
+    """Return the rows of a table's CSV file that pass the table's filters; empty if the table names no such file."""
     if table.published is None:
         return []
     rows = publications.read_texts(Path(table.published).stem)
@@ -326,16 +348,16 @@ def _refuse_unknown_names(place: str, key: str, names: Sequence[str], options: S
 
 
 def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
-    """Refuse names that no variant has at present; old names of variants are refused, too.
+    """Raise an error if a study's file names a variant that does not exist, or an old name of a variant.
 
-    A study's runs are found by present names.
+    A study's runs are found by the present names of their variants.
 
     Args:
-        place: The file and key that the names are from, for the error message.
+        place: The file and the key in it that has the names, for the error message.
         names: The names of variants.
 
     Raises:
-        UsageError: No variant has one of these names.
+        UsageError: One of the names is not the present name of a variant.
 
     """
     for name in names:
@@ -344,16 +366,17 @@ def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
 
 
 def resolve_variants(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
-    """Return the variants that a study or a variant's name stands for in an ablation.
+    """Return the variants whose knobs (settings) an ablation measures one by one, for the name of a study or of a variant.
 
-    A study stands for the variants that it lists, the others of its systems that are annotated with it, and those of its changes.
+    For a study these are the variants that its file lists, for itself and for its changes. The variants of the same systems whose manifests
+    are annotated with the study are added.
 
     Args:
         name: A study's key or a variant's name.
-        as_variant: Whether to read a name that both a study and a variant have as the variant's.
+        as_variant: Whether a name that is both is read as the variant's.
 
     Returns:
-        The names of the variants, and whether the name was a study's.
+        (names of the variants, whether the name was read as a study's).
 
     Raises:
         UsageError: There is no such study or variant.

@@ -210,7 +210,11 @@ def _describe_rate_costs(summary: Summary, arm: str) -> Iterator[str]:
             for change in (cost.idle_change, cost.marginal_change)
         )
         even = next((base.even_rate for base in costs if base.arm == cost.against), None)
-        matters = f"; the first matters below some {format_rate(float(f'{even:.2g}'))} req/s, the second above" if even else ""
+        matters = (
+            f"; the first matters below some {format_rate(float(f'{even:.2g}'))} req/s, the second above"
+            if even
+            else ""
+        )
         yield f"  idle cost {idle}, each further request {marginal}{matters}"
 
 

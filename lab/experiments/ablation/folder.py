@@ -37,7 +37,10 @@ from lab.targets.survey import check_variant
 
 
 class AblationStore:
-    """An ablation's folder and its record, `ablation.json`."""
+    """The folder of an ablation, with its record in `ablation.json`.
+
+    An ablation measures each knob (setting) of a variant or study, alone and together with others.
+    """
 
     def __init__(self, folder: Path, record: AblationRecord) -> None:
         self.folder, self.record = folder, record
@@ -57,24 +60,30 @@ class AblationStore:
         return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
 
     def write(self, record: AblationRecord) -> None:
-        """Replace the record."""
+        """Replace the ablation's record, here and in its file."""
         self.record = record
         with writing(self.folder):
             replace_file(self.folder / ABLATION, json_bytes(record))
 
     def note_run(self, sweep: str, run: str) -> None:
-        """Record that a sweep's run begins."""
+        """Write into the ablation's record which run measures a sweep, when this run begins.
+
+        Args:
+            sweep: The name of the sweep (a list of load points).
+            run: The id of the run.
+
+        """
         runs = tuple(item.model_copy(update={"run": run}) if item.sweep == sweep else item for item in self.record.runs)
         self.write(self.record.model_copy(update={"runs": runs}))
 
 
 def is_ablation(name: str) -> bool:
-    """Return whether there is an ablation of this name, or in this folder if the name has a slash."""
+    """Return whether an ablation of this name is stored; a name with a slash is the path of its folder."""
     return has_file(Path(name) if "/" in name else runs_folder() / name, ABLATION)
 
 
 def copy_manifests(folder: Path) -> None:
-    """Copy the checkout's manifests to `folder`, which must not exist."""
+    """Copy the checkout's manifests to `folder`, which must not exist yet."""
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(MANIFESTS, folder)
@@ -82,15 +91,15 @@ def copy_manifests(folder: Path) -> None:
 
 @contextmanager
 def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
-    """Copy the checkout's manifests into a new folder next to the runs, for the block of a `with` statement.
+    """Copy the checkout's manifests into a new folder in the folder of runs, for the duration of a `with` statement.
 
-    At the end of the block the folder is removed, unless it is kept.
+    At the end of the `with` statement the folder is removed, unless the yielded function was called.
 
     Args:
-        label: The part of the folder's name between its time and a random number.
+        label: The middle part of the folder's name, between its time and a random number.
 
     Yields:
-        The copied manifests, and a function that keeps the folder.
+        (path of the copied manifests, function that keeps the folder).
 
     """
     folder = runs_folder() / new_id(label)
@@ -101,15 +110,15 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
 
 
 def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
-    """Return why a variant or its baseline is impossible on a target or under a sweep's disruptions, or None.
+    """Return why a variant or its baseline is impossible on a target, or under the disruptions of a sweep; None if it is possible.
 
-    A variant that this machine merely cannot measure counts as possible.
+    A variant that only this machine cannot measure counts as possible.
 
     Args:
         manifests: The folder of manifests.
         target: The target.
         name: The name of the variant.
-        sweep: The name of the sweep; None = without disruptions.
+        sweep: The name of the sweep (a list of load points); None: no disruptions.
 
     """
     points = [point for point in load_sweep(sweep)[1].expanded() if point.has_outcome] if sweep else []
@@ -128,9 +137,9 @@ def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None =
 
 
 def write_overlays(manifests: Path, variants: Sequence[CumulativeVariant]) -> None:
-    """Write an overlay for each variant that needs one, and remove those of an earlier call.
+    """Write an overlay (a folder with a kustomization) for each variant that has none, after removing those of an earlier call.
 
-    All are written at once, so that each variant is rendered only once.
+    All are written before any variant is rendered, so that each variant is rendered only once.
     """
     for folder in (manifests / "overlays").glob("*-upto-*"):
         if not (MANIFESTS / "overlays" / folder.name).exists():
@@ -141,7 +150,16 @@ def write_overlays(manifests: Path, variants: Sequence[CumulativeVariant]) -> No
 
 
 def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequence[str]) -> None:
-    """Write an overlay that adds these knobs to the root."""
+    """Write an overlay (a folder with a kustomization) that adds knobs to a root variant.
+
+    Args:
+        manifests: The folder of manifests to write into.
+        name: The name of the overlay, which becomes the variant's name.
+        title: The variant's title.
+        root: The name of the variant to add the knobs to.
+        knobs: The names of the knobs (settings), in their order.
+
+    """
     content = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -160,7 +178,7 @@ def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequ
 
 @dataclass(frozen=True, slots=True)
 class ReadyRun:
-    """One of the runs of an ablation (one for each sweep), ready to begin or to continue.
+    """One run of an ablation, ready to begin or to continue. An ablation has a run for each sweep (list of load points).
 
     Attributes:
         planned: The entry of the run in the ablation's record.
@@ -184,17 +202,19 @@ def plan_ablation(
     blocks: int | None,
     seed: int,
 ) -> AblationStore:
-    """Plan a new ablation; its record is not written yet.
+    """Plan a new ablation: which knobs (settings) are measured one at a time or cumulatively, and in which runs.
+
+    The record of the returned ablation is not written yet.
 
     Args:
-        folder: The folder of the ablation, with its manifests.
+        folder: The folder of the ablation, which already has its manifests.
         knobs: The knobs to measure.
         notes: Notes for the record.
         target: The target.
-        subject: The name of the variant or study.
+        subject: The name of the variant or study whose knobs these are.
         command: The command line for the record.
-        blocks: The number of blocks; None for that of each sweep.
-        seed: The seed of the order.
+        blocks: The number of blocks (repetitions) of each run; None: the number of its sweep.
+        seed: The seed of the randomized order.
 
     """
     manifests = folder / "manifests"
@@ -225,12 +245,14 @@ def plan_ablation(
 
 
 def prepare_runs(store: AblationStore, target: Target, trials: ProbeTrials | None = None) -> list[ReadyRun]:
-    """Prepare every run of an ablation; return them in order.
+    """Prepare every run of an ablation, and return the runs in order.
+
+    A run that has begun is prepared to continue. The ablation's record receives the variants that are not measurable.
 
     Args:
-        store: The ablation; its record receives what is not measurable.
+        store: The ablation.
         target: The target.
-        trials: The function that probes concurrent loads, as in `bench.prepare`.
+        trials: The function that tries whether the target carries a load on two sides at once (see `bench.prepare`); None: no trials.
 
     Raises:
         NothingMeasurableError: No run has anything to measure.
@@ -265,7 +287,15 @@ def prepare_runs(store: AblationStore, target: Target, trials: ProbeTrials | Non
 
 
 def find_unmeasurable(target: Target, manifests: Path, variant: str, sweep: str) -> str | None:
-    """Return why a variant is not measurable here in a sweep; None if it is."""
+    """Return why a variant cannot be measured here at the loads of a sweep; None if it can.
+
+    Args:
+        target: The target.
+        manifests: The folder of manifests.
+        variant: The name of the variant.
+        sweep: The name of the sweep (a list of load points).
+
+    """
     points = load_sweep(sweep)[1].expanded()
     try:
         check_variant(load_variant(variant, manifests, fixtures_of(points)), target, points)

@@ -29,7 +29,10 @@ from lab.records.ablation import Step
 
 @dataclass(frozen=True, slots=True)
 class OwnedKnob:
-    """A knob (setting) that an ablation measures, and its place in the ablation's subject, a variant or study."""
+    """A knob (setting) that an ablation measures, with the variants that it comes from.
+
+    An ablation measures the knobs of a subject, which is a variant or a study.
+    """
 
     knob: Knob
     root: str
@@ -44,13 +47,13 @@ class OwnedKnob:
 
 @dataclass(frozen=True, slots=True)
 class CumulativeVariant:
-    """A variant that an ablation measures cumulatively: a root with all knobs up to one of them.
+    """A variant with several knobs (settings) that an ablation measures: a root with all knobs up to a certain one.
 
     Attributes:
         name: The name of the variant.
-        root: The variant without a baseline that the knobs are put on.
+        root: The name of the root: the variant without a baseline to which the knobs are added.
         knobs: The names of the knobs, in their order.
-        sweep: The sweep of the last knob, in which the variant is measured.
+        sweep: The name of the sweep (list of load points) to measure in, which is that of the last knob.
 
     """
 
@@ -70,12 +73,14 @@ Such a function writes the overlays of the variants that have no folder.
 
 
 def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[OwnedKnob]:
-    """Return every knob in the chains of these variants once per root, in the order of the chains.
+    """Return the knobs (settings) of some variants: all that a variant or any variant below it in its chain of baselines adds.
+
+    A knob appears once for each root (variant without a baseline). The order is that of the chains.
 
     Args:
-        names: The variants.
+        names: The names of the variants.
         manifests: The folder of manifests.
-        study: Whether the subject is a study; knobs that belong to no study are then only present for comparison.
+        study: Whether the variants are those of a study. A knob that belongs to no study is then only present for comparison.
 
     Raises:
         UsageError: The variants have no knobs.
@@ -98,9 +103,10 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
 
 
 def find_solo_overlay(owned: OwnedKnob, overlays: Sequence[Overlay]) -> Overlay | None:
-    """Return the overlay that adds this knob and no other; None where the knob must be put on the root.
+    """Return the overlay (variant with manifests of its own) that adds a knob and no other; None if there is none.
 
-    The first such overlay of the subject counts, or else the one nearest to the root.
+    Without such an overlay, the caller has to add the knob to the root. The first suitable overlay among the knob's owners is taken.
+    Otherwise it is the one nearest to the root, with at most one other knob between them.
 
     Args:
         owned: The knob.
@@ -129,14 +135,16 @@ def plan_steps(
     unmeasurable: Refusal,
     first_refused: FirstRefused,
 ) -> tuple[Step, ...]:
-    """Plan the two measurements of every knob, alone and cumulatively, in order.
+    """Plan an ablation: for each knob (setting), in order, the two variants to measure it with.
+
+    One variant adds the knob alone to its baseline. The other, cumulative one has all knobs up to this one.
 
     Args:
-        knobs: The knobs of the subject.
-        overlays: All overlays.
-        refusal: Returns why a variant is impossible.
-        unmeasurable: Returns why a variant is not measurable here.
-        first_refused: Returns the first cumulative variant that is impossible or not measurable, and why.
+        knobs: The knobs of the ablation's subject.
+        overlays: All overlays (variants with manifests of their own).
+        refusal: Returns why a variant is impossible; None if it is possible.
+        unmeasurable: Returns why a variant is not measurable here; None if it is.
+        first_refused: Returns the first of several cumulative variants that is impossible or not measurable, and why.
 
     """
     clashes = _find_clashes(knobs, overlays)
@@ -175,14 +183,15 @@ def plan_steps(
 def _add_cumulative(
     steps: Sequence[Step], first_refused: FirstRefused, excluded: Collection[tuple[str, str]]
 ) -> tuple[Step, ...]:
-    """Return the steps with their cumulative variants.
+    """Add to each step of an ablation the cumulative variant: the root with all knobs up to the step's.
 
-    A knob whose cumulative variant is refused is left out of all cumulative variants, as the excluded knobs are.
+    If a cumulative variant is refused, its last knob is left out of all cumulative variants. The step of a knob that is left out gets the
+    reason instead.
 
     Args:
-        steps: The steps, one for each knob.
-        first_refused: Returns the first cumulative variant that is impossible or not measurable, and why.
-        excluded: The knobs to leave out, as pairs of root and knob.
+        steps: The steps, one for each knob (setting).
+        first_refused: Returns the first of several cumulative variants that is impossible or not measurable, and why.
+        excluded: (root, knob) for each knob to leave out from the beginning.
 
     """
     out: dict[tuple[str, str], tuple[str, ...]] = {
@@ -216,7 +225,10 @@ def _add_cumulative(
 
 
 def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
-    """Return the variants of each sweep's run: those of single knobs, then the cumulative ones."""
+    """Return the runs of an ablation: name of a sweep → the names of the variants to measure in it.
+
+    The variants with single knobs come first, then the cumulative ones. A sweep is a named list of load points.
+    """
     runs: dict[str, dict[str, None]] = {}
     for step in steps:
         if step.alone:
@@ -228,14 +240,19 @@ def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 
 
 def overlays_of(manifests: Path) -> list[Overlay]:
-    """Return all overlays in a folder of manifests."""
+    """Return all overlays (variants with manifests of their own) in a folder of manifests."""
     return [load_overlay(name, manifests) for name in variant_names(manifests)]
 
 
 def _find_clashes(knobs: Sequence[OwnedKnob], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
-    """Return, for each root and knob, the other knobs that set the same thing to another value.
+    """Return which knobs (settings) cannot be combined: (root, knob) → the other knobs that set the same thing to another value.
 
-    The knobs of the baseline that a knob is compared with are not among them.
+    Knobs that belong to the baseline of a knob are not counted, since the knob is measured against them.
+
+    Args:
+        knobs: The knobs of the ablation's subject.
+        overlays: All overlays (variants with manifests of their own).
+
     """
     by_name = {overlay.name: overlay for overlay in overlays}
     clashes: dict[tuple[str, str], list[str]] = {}

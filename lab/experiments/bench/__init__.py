@@ -37,7 +37,7 @@ CLUSTER = "cluster"
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to be measured: run.json as it begins, the plan, the variants and the generators."""
+    """A run that is ready to be measured: the content of run.json, the plan, the variants and the load generators."""
 
     record: RunRecord
     """The content of run.json at the beginning, with the design."""
@@ -51,14 +51,14 @@ class PreparedRun:
 
     @property
     def design(self) -> Design:
-        """The design of a prepared run: what is measured how often, and which effects the run can detect."""
+        """The design of the run: how often each thing is measured, and which effects the run can detect."""
         return self.record.designed
 
 
 def prepare(
     request: BenchRequest, target: Target, command: Sequence[str], trials: ProbeTrials | None = None
 ) -> PreparedRun:
-    """Load and check everything for a run; start and write nothing, except through `trials`.
+    """Load and check everything that a run needs; start and write nothing, except through `trials`.
 
     Variants that are not measurable here are left out and recorded.
 
@@ -66,12 +66,12 @@ def prepare(
         request: The request.
         target: The target.
         command: The command line for the record.
-        trials: The function that probes what the target can carry on two sides at once; None for no probe, in which
-            case `PreparedRun.to_probe` names the points.
+        trials: The function that tries whether the target carries a load on two sides at once. None: nothing is tried, and
+            `PreparedRun.to_probe` has the load points that need a trial.
 
     Raises:
         NothingMeasurableError: No requested variant is measurable here.
-        UsageError: Something does not work; the error is the first fault.
+        UsageError: The request cannot be carried out; the error is the first fault.
 
     """
     loaded = load_request(request)
@@ -87,14 +87,18 @@ def prepare(
 def resume(
     name: str, target: Target, choose_for_search: Callable[[LoadPoint, Target], ChosenGenerator] | None = None
 ) -> tuple[PreparedRun, RunStore]:
-    """Return an interrupted run of this target, ready to continue on the same cluster, manifests and generators.
+    """Prepare an interrupted run to continue, with the same cluster, manifests and load generators.
 
-    Samples of two clusters, manifests or generators are never pooled.
+    Anything else is refused, since samples of two clusters, manifests or generators are never pooled.
 
     Args:
         name: The name of the run.
         target: The target.
-        choose_for_search: The choice of the generator in a search for the knee; None where the run must not be one.
+        choose_for_search: The function that chooses the generator, if the run is a search for the knee (the highest rate within a latency
+            bound). None: the run must not be such a search.
+
+    Returns:
+        (the prepared run, the folder with its stored samples).
 
     Raises:
         UsageError: The run cannot continue here.
@@ -138,9 +142,14 @@ def resume(
 
 
 def note_resumed(run: RunStore, target: Target) -> None:
-    """Record in a locked run's folder that the run continues, and mark the blocks that must be measured anew.
+    """Record in a run's folder that the run continues, and mark the blocks that must be measured anew.
 
-    These are incomplete blocks that were interrupted for too long, or whose machine has changed since.
+    A block (repetition) must be measured anew if it is incomplete and its interruption was too long, or if the machine has changed since.
+
+    Args:
+        run: The run, whose folder this process has locked.
+        target: The target.
+
     """
     current, commit = collect_facts(target), facts.read_git_commit()
     run.clear_partial()

@@ -57,13 +57,18 @@ UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not k
 def design_run(
     loaded: LoadedRequest, run: MeasurableRun, target: Target
 ) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
-    """Decide everything about a run without starting anything.
+    """Decide everything about a run (blocks, order, load generators) without starting anything.
+
+    Args:
+        loaded: The request with its loads and variants.
+        run: The measurable part of the request.
+        target: The target.
 
     Returns:
-        run.json as it begins, with its `Design`; and the generator of each point.
+        (content of run.json with its `Design`, name of a load point → its generator).
 
     Raises:
-        UsageError: Something does not work; the error is the first fault. One such fault is a variant without TLS
+        UsageError: The run cannot be carried out as requested; the error is the first fault. One such fault is a variant without TLS
             under loads that are all about TLS sessions.
 
     """
@@ -116,15 +121,16 @@ def design_run(
 def with_design(
     record: RunRecord, bring_up_s: float, choice: BlockChoice | None = None, fixed_workers: tuple[str, ...] = ()
 ) -> RunRecord:
-    """Complete the design of a run that is about to start or continue: slots, duration, detectable effects.
+    """Complete the design of a run that is about to start or continue: its expected duration, and the effects it can detect.
 
     A record that has a design already is returned unchanged.
 
     Args:
         record: The record of the run.
-        bring_up_s: The target's estimate of a bring-up, used where no earlier run shows it.
-        choice: The choice of the number of blocks, with the earlier runs to use; None where no effect was requested.
-        fixed_workers: The variants whose reloads make no new workers, so that all pairs have one generation.
+        bring_up_s: The target's estimate of the seconds that starting a system takes. It is used where no earlier run shows them.
+        choice: The choice of the number of blocks (repetitions), with the earlier runs that it rests on; None where no effect was
+            requested.
+        fixed_workers: The variants whose reloads start no new worker processes, so that all their pairs are on one worker generation.
 
     """
     if record.design is not None:
@@ -160,11 +166,11 @@ def with_design(
 
 
 def find_promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, ...]:
-    """Return the minimum detectable effects of a run, in the metrics that its variants are judged by.
+    """Return the minimum detectable effects of a run: for each metric and load point, the smallest effect found with 90 % power.
 
-    These metrics are the one that the run was planned for, or else the variants' primary metrics. The effects are
-    detected at 90 % power although the noise is only known from earlier runs. They hold at the first step of Holm's
-    method over all of them, and at the upper limit of the standard deviation (`power.compute_planned_sd`).
+    The metric is the one for which the run was planned, or else the primary metric of each variant. The effects are cautious in two ways.
+    They hold at the first step of Holm's method over all comparisons. And they use the upper limit of the standard deviation, since the
+    noise is only known from earlier runs (`power.compute_planned_sd`).
 
     Args:
         record: The record of the run, with its design.
@@ -209,13 +215,16 @@ def find_promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, 
 
 @dataclass(frozen=True, slots=True)
 class BlockChoice:
-    """The number of blocks with which a run detects a requested effect at its most demanding variant and point.
+    """The number of blocks (repetitions) that a run needs to detect a requested effect everywhere.
+
+    The variant and load point with the most noise decide.
 
     Attributes:
         blocks: The number of blocks.
-        planned_for: The effect, and the metric and point that need this number.
-        past: The earlier runs that showed the noise of this metric at this point.
-        once: The number of blocks for points on one worker generation, in a run with points on several.
+        planned_for: The effect, with the metric and load point that need this number.
+        past: The earlier runs that showed the noise of this metric at this load point.
+        once: The number of blocks for load points on one worker generation (the worker processes between two reloads), in a run that has
+            load points on several.
 
     """
 
@@ -228,18 +237,18 @@ class BlockChoice:
 def _choose_blocks(
     resolve: Resolve, loaded: LoadedRequest, record: RunRecord, names: Sequence[str], target: Target
 ) -> BlockChoice:
-    """Return the number of blocks that detects the requested effect.
+    """Return the number of blocks (repetitions) with which a run detects the requested effect.
 
     Args:
-        resolve: The effect.
-        loaded: The request.
-        record: The record of the run, with its points.
+        resolve: The requested effect.
+        loaded: The request with its loads and variants.
+        record: The record of the run, with its load points.
         names: The requested variants that are measurable.
         target: The target.
 
     Raises:
-        UsageError: No number can be promised: the sweep has a disruption, there is no metric or earlier run, nothing
-            is judged, or too many blocks are needed.
+        UsageError: No number can be promised: the sweep has a disruption, there is no metric or earlier run, nothing is judged, or too
+            many blocks are needed.
 
     """
     sweep, points = loaded.request.sweep or loaded.sweep_name, {point.name: point for point in record.points}
@@ -285,10 +294,19 @@ def _choose_blocks(
 
 
 def _past_of(base: str, loaded: LoadedRequest, record: RunRecord, target: Target, load: str) -> Past:
-    """Return what earlier runs, or else committed variance components, show of a baseline's noise here.
+    """Return how noisy a baseline is at these loads, as earlier runs show it.
+
+    Without an earlier run on this machine, it is what committed measurements of the noise show.
+
+    Args:
+        base: The name of the baseline.
+        loaded: The request with its loads and variants.
+        record: The record of the run, with its load points.
+        target: The target.
+        load: The options of the load, for the command in the error.
 
     Raises:
-        UsageError: Neither shows anything.
+        UsageError: Neither source shows the noise.
 
     """
     covering = [past for past in find_past_runs(record) if past.covers({base: record.variants[base].manifests_sha256})]

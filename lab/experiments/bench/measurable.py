@@ -36,7 +36,7 @@ Clusters are always probed.
 
 
 class NothingMeasurableError(UsageError):
-    """The error for a request of which nothing is measurable here (exit 2).
+    """Nothing that was requested can be measured here (exit status 2).
 
     Args:
         missing: The variants that are not measurable, each with its reason.
@@ -56,7 +56,7 @@ class NothingMeasurableError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class MeasurableRun:
-    """The part of a bench request that a target can measure: the beginning of run.json, variants and endpoints."""
+    """The part of a bench request that a target can measure, with everything needed to plan the run."""
 
     record: RunRecord
     """The beginning of run.json, without generators, slots and design."""
@@ -71,13 +71,18 @@ class MeasurableRun:
 
 
 def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) -> MeasurableRun:
-    """Return the part of a request that is measurable on a target.
+    """Return the part of a request that can be measured on a target.
 
-    A variant whose baseline is not measurable is left out, too.
+    A variant is left out if it or its baseline is not measurable.
+
+    Args:
+        loaded: The request with its loads and variants.
+        target: The target.
+        command: The command line for the record.
 
     Raises:
         NothingMeasurableError: No requested variant is measurable here.
-        UsageError: Something does not work; the error is the first fault.
+        UsageError: The request cannot be carried out; the error is the first fault.
 
     """
     request, against = loaded.request, loaded.against
@@ -133,17 +138,18 @@ def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str
 
 
 def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str]) -> VariantRecord:
-    """Return the record of a variant, in relation to what the request compares it with.
+    """Return the record of a variant, adapted to what the request compares the variant with.
 
-    A variant that is compared with itself costs nothing extra, has nothing to apply, and any load can show that.
-    A variant that is compared with another one than its baseline is treated like another system, so it has nothing to
-    apply either. Its solo samples decide if the difference between the two can be a shared-resource cost, or if one of
-    them does not support pairing here.
+    In an A/A run the variant is its own baseline, so it has no cost, nothing to apply, and no load of its own. If the request names another
+    baseline (`--against`), the variant has nothing to apply either.
+
+    Comparisons are usually decided by pairs (two variants measured at once). They are decided by solo samples (each variant has the machine
+    alone) if the two may differ in the cost of a shared resource, or if one of them cannot be up together with a second system.
 
     Args:
-        loaded: The request.
+        loaded: The request with its loads and variants.
         name: The name of the variant.
-        unpaired: Why no second system can be up at the same time as a variant; empty where one can.
+        unpaired: Variant → why no second system can be up at the same time; empty text where one can.
 
     """
     request, variant = loaded.request, loaded.variants[name]
@@ -170,19 +176,22 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
 def place_at_knee(
     points: Sequence[LoadPoint], knee: str | None, baselines: Sequence[str], target: str
 ) -> tuple[tuple[LoadPoint, ...], AtKnee]:
-    """Return the points with their rates, and the knee (highest rate within the latency bound) behind the rates.
+    """Set the rates of load points that are fractions of a knee (the highest rate within the latency bound).
 
-    All arms of a run are measured at the same absolute rates, which follow from the knee of their baseline: the
-    question is which arm answers faster under one load.
+    All arms (variants) of a run are measured at the same absolute rates, which follow from the knee of their baseline. So the run shows
+    which arm answers faster under one load.
 
     Args:
-        points: The points.
-        knee: The run of a search with the same load and target, or a rate; None where the user named no knee.
-        baselines: The baselines of the request; the first with a knee in the search's run counts.
+        points: The load points.
+        knee: The run of a search for the knee with the same load and target, or a rate; None: the user named no knee.
+        baselines: The baselines of the request; the first one with a knee in that run is taken.
         target: The name of the target.
 
+    Returns:
+        (the load points with their rates, the knee).
+
     Raises:
-        UsageError: No point needs a knee, none is named, or the named one does not fit.
+        UsageError: No load point depends on a knee, no knee is named, or the named one does not fit.
 
     """
     relative = [point for point in points if point.of_knee is not None]
@@ -226,7 +235,7 @@ def _read_knee(
 
 
 def _format_options(point: LoadPoint) -> str:
-    """Return the options of `just knee` for a search with this load, as far as it has options for it."""
+    """Return the options of `just knee` that search with this load; parts of the load without such an option are left out."""
     options = f" --connections {point.connections}" if point.connections != 100 else ""
     options += f" --page {point.page}" if point.page != "1kB.bin" else ""
     options += f" --tls {point.tls}" if point.tls != "routed" else ""
@@ -238,14 +247,14 @@ def _format_options(point: LoadPoint) -> str:
 
 
 def choose_generator(point: LoadPoint, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
-    """Return the point's generator as installed on the target, or its substitute.
+    """Return the load generator for a load point as it is installed on the target, or a substitute for it.
 
-    The system is not up yet, so only what the point defines is known of it; `all` routes count as more than one.
+    No system is up yet, so only what the load point defines is known about the load. `routes = "all"` counts as more than one route.
 
     Args:
-        point: The point.
+        point: The load point.
         target: The target.
-        k6_out: The output that k6 keeps, where k6 is the generator.
+        k6_out: The form of output that k6 keeps, if k6 is the generator.
 
     """
     routes = max(2, point.connections) if point.routes == "all" else point.routes
@@ -266,15 +275,15 @@ def choose_generator(point: LoadPoint, target: Target, k6_out: Out | None = None
 def refuse_loads(
     points: Sequence[LoadPoint], chosen: Mapping[str, ChosenGenerator], endpoints: Mapping[str, Mapping[str, Endpoint]]
 ) -> None:
-    """Refuse a load that its generator cannot make on a variant, because of the variant's hosts or TLS.
+    """Raise an error if the generator of a load cannot make this load on a variant, because of the variant's hosts or TLS.
 
     Args:
-        points: The points.
-        chosen: The generator of each point.
-        endpoints: The endpoint of the load, by variant and point.
+        points: The load points.
+        chosen: Name of a load point → its generator.
+        endpoints: Variant → name of a load point → where the load is sent.
 
     Raises:
-        UsageError: A generator refuses a load.
+        UsageError: A generator cannot make a load.
 
     """
     for variant, by_point in endpoints.items():
@@ -286,7 +295,7 @@ def refuse_loads(
 
 
 def generator_record(used: ChosenGenerator) -> dict[str, str | None]:
-    """Return a generator in the form of run.json."""
+    """Return a load generator as run.json records it: its name, version, and the generator that it replaces."""
     return {
         "name": used.generator.name,
         "version": used.version,

@@ -49,18 +49,17 @@ ProbeTrials = Callable[[Target, Variant, Out | None], AbstractContextManager[Tri
 def probe_points(
     run: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: ProbeTrials
 ) -> MeasurableRun:
-    """Probe the points of a run, and return the run with rates that the target carries on two sides at once.
+    """Find out at which rates the target carries the loads of a run on two sides at once, and return the run with these rates.
 
-    At a point where no tried rate is carried, the arms are measured one at a time.
-
-    A recent run's probe of the same load is used again. Points whose probe fails are planned with the requested rate.
+    If the target carries none of the tried rates of a load, the variants are measured one at a time at it. A probe of the same load in a
+    recent run is used again. If a probe cannot be made, the load keeps its requested rate.
 
     Args:
-        run: The run, whose `to_probe` lists the points.
+        run: The run, whose `to_probe` lists the load points.
         target: The target.
         baseline: The variant of which two systems are brought up.
-        out: The output of k6 to keep, as in the loads of the run.
-        trials: The function that brings them up.
+        out: The form of output that k6 keeps, as in the loads of the run.
+        trials: The function that brings the two systems up.
 
     """
     variant, points = run.variants[baseline], run.to_probe
@@ -83,7 +82,13 @@ def probe_points(
 
 
 def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
-    """Try a point's load at falling rates until both sides achieve the rate, at most `MAX_TRIALS` times."""
+    """Try a load at falling rates, at most `MAX_TRIALS` times, until both sides achieve the offered rate.
+
+    Args:
+        point: The load point with the requested rate.
+        trial_of: The function that loads both sides at the rate of a load point.
+
+    """
     assert point.rate_rps is not None, "only given rates are probed"
     trials: list[ProbeTrial] = []
     rate = point.rate_rps
@@ -103,12 +108,12 @@ def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
 
 
 def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
-    """Return the trial that the two samples of a pair show, and whether the target carries the rate on both sides.
+    """Judge from two samples that were measured at once whether the target carries the offered rate on both sides.
 
     It does if both sides achieved the rate, no request was dropped, and no generator's CPU was nearly full.
 
     Args:
-        rate_rps: The offered rate of each side.
+        rate_rps: The offered rate of each side, in requests per second.
         samples: The samples of both sides.
 
     """
@@ -131,18 +136,18 @@ def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
 
 @contextmanager
 def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-    """Bring up two systems of a variant, and yield a function that loads both at once, as a concurrent pair does.
+    """Bring up two systems of a variant, and yield a function that loads both at once.
 
-    Nothing is stored.
+    A trial is at most LOAD_S long, with at most WARM_UP_S of warm-up. Nothing is stored.
 
     Args:
         say: Receives a line for the user.
         target: The target.
         variant: The variant.
-        out: The output of k6 to keep; None = none.
+        out: The form of output that k6 keeps; None: none.
 
     Yields:
-        A function that loads both systems with a load point at an offered rate, and returns the trial.
+        A function that takes a load point with an offered rate, and returns how the trial with this load went.
 
     """
     say(f"what does this target carry for two sides at once? Two of {variant.name} are brought up …")
@@ -165,7 +170,16 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
 
 
 def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
-    """Return the run with the decision of each probe; a lowered rate also replaces the rate in a point's name."""
+    """Return the run with the rates that probes found.
+
+    A load that was not carried on two sides is marked to be measured one side at a time. A new rate also replaces the old one in the name
+    of its load point.
+
+    Args:
+        run: The run.
+        probes: Name of a load point → its probe.
+
+    """
     names = {point.name for point in run.record.points}
     points: list[LoadPoint] = []
     renamed: dict[str, str] = {}
@@ -195,7 +209,15 @@ def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> Measurable
 
 
 def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: LoadPoint) -> Probe | None:
-    """Return a recent run's probe of the same load on the same variant, target and facts; None if there is none."""
+    """Return a probe of the same load in a recent run on the same target, with equal manifests and facts; None without one.
+
+    Args:
+        run: The run, which has the facts of the machine.
+        target: The target.
+        variant: The variant of which two systems would be brought up.
+        point: The load point.
+
+    """
     for name in list(reversed(store.run_names()))[:RECENT]:
         try:
             record = RunStore.open(name).record

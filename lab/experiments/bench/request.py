@@ -30,8 +30,8 @@ class Resolve:
     """The effect that a run must be able to detect, as in `--resolve 5%,p99`.
 
     Attributes:
-        effect: The effect as a fraction (0.05).
-        metric: The metric; None for each variant's primary metric.
+        effect: The effect as a fraction: `5%` is 0.05.
+        metric: The name of the metric; None: the primary metric of each variant.
 
     """
 
@@ -43,7 +43,9 @@ class Resolve:
 
 
 def parse_resolve(text: str) -> Resolve:
-    """Parse the text of `--resolve`: `5%`, or `2.5 %,rate`; a bare number from 1 on is a percentage, too.
+    """Parse the text of `--resolve`: a percentage, and a metric or none: `5%`, `2.5 %,rate`.
+
+    The sign may be left out of a number from 1 on: `5` is 5 %.
 
     Raises:
         UsageError: The text has another form, the percentage is not in (0, 100], or the metric is unknown.
@@ -62,7 +64,7 @@ def parse_resolve(text: str) -> Resolve:
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """The request of a bench, as the command line states it: the variants, the loads and how to measure them."""
+    """A request to measure variants, as the command line states it: which variants, at which loads, and how."""
 
     variants: tuple[str, ...]
     """The names of the variants to measure."""
@@ -111,7 +113,7 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoadedRequest:
-    """A bench request whose files have been read: the loads of its sweep, and its rendered variants."""
+    """A bench request after its files were read, with the load points of its sweep and the rendered variants."""
 
     request: BenchRequest
     """The request with the present names of all variants."""
@@ -130,20 +132,20 @@ class LoadedRequest:
 
     @property
     def baselines(self) -> dict[str, str]:
-        """The baseline of each requested variant, by the variant's name.
+        """The baseline of each requested variant: variant → baseline.
 
-        It is the variant itself where the variant has no baseline, and in an A/A run, which measures a variant against itself.
+        A variant without a baseline is its own. In an A/A run, which measures a variant against itself, all variants are.
         """
         itself = self.request.nulls is not None
         return {name: name if itself else base or name for name, base in self.against.items()}
 
 
 def load_request(request: BenchRequest) -> LoadedRequest:
-    """Read the sweep and render the variants.
+    """Read the sweep (a list of load points) of a request, and render its variants.
 
     Raises:
-        UsageError: Something does not work; the error is the first fault. Among others, shipped systems and systems
-            configured for equal work never share a table.
+        UsageError: The request cannot be carried out; the error is the first fault. One such fault is a request for systems as shipped
+            together with systems configured for equal work, which never share a table.
 
     """
     manifests = request.manifests or MANIFESTS
@@ -192,7 +194,10 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 
 
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
-    """Return the fixtures (components of manifests/fixtures) that disruptions, mixes of requests and event streams add to every variant."""
+    """Return the fixtures that these load points need: components of manifests/fixtures that are added to every variant.
+
+    Disruptions, mixes of requests and streams of events need them.
+    """
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     fixtures += [FIXTURE for point in points if point.traffic is not None]
     fixtures += [EVENTS for point in points if point.every_s is not None]
@@ -200,10 +205,10 @@ def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
 
 
 def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
-    """Return the sweep that the hypotheses name if it has a disruption, since no steady load shows their effect.
+    """Return the sweep (list of load points) for a request that names none.
 
-    Returns:
-        The sweep's name, or DEFAULT_SWEEP where no named sweep has a disruption.
+    It is the sweep that the variants' hypotheses name, if it has a disruption: no steady load would show their effect. Otherwise it is
+    DEFAULT_SWEEP.
 
     Raises:
         UsageError: The hypotheses name several sweeps.

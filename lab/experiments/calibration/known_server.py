@@ -58,13 +58,13 @@ CLOCK_REALTIME, TFD_TIMER_ABSTIME, TFD_NONBLOCK = 0, 1, 0o4000
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The delays that a server with known answers adds, in seconds; 0 switches a delay off.
+    """The delays with which the known server (whose answers are known beforehand) answers, in seconds; 0 switches a delay off.
 
     Attributes:
         delay_s: The time from the arrival of a request's bytes to its answer.
         slow_s: The time from the arrival of a slow request's bytes to its answer.
-        slow_every: The size of a group of consecutive requests in which one, at a random position, is slow.
-        pause_s: The length of the pause; an answer that is due in it waits for its end.
+        slow_every: The number of consecutive requests among which one, at a random position, is slow.
+        pause_s: The length of the pause. An answer that is due during the pause is sent at its end.
         pause_at_s: The time from the first request to the beginning of the pause.
 
     """
@@ -78,9 +78,12 @@ class Behaviour:
 
 @dataclass(slots=True)
 class Planner:
-    """The planner of a server's answers: it decides for each request, in the order of arrival, when to answer it.
+    """The planner of a server's answers: it decides for each request, in the order of arrival, when the server answers.
 
-    `began_ns` is the time when the first request arrived, in nanoseconds since the epoch.
+    Attributes:
+        behaviour: The delays.
+        began_ns: The time when the first request arrived, in nanoseconds since 1970.
+
     """
 
     behaviour: Behaviour
@@ -90,7 +93,12 @@ class Planner:
     _random: random.Random = field(default_factory=lambda: random.Random(SEED))
 
     def planned_ns(self, arrived_ns: int) -> int:
-        """Return when to write the answer to the next request, which arrived at `arrived_ns`; both in nanoseconds."""
+        """Return the time at which to answer the next request, in nanoseconds since 1970.
+
+        Args:
+            arrived_ns: The time when the request arrived, in nanoseconds since 1970.
+
+        """
         behaviour = self.behaviour
         if not self._count:
             self.began_ns = arrived_ns
@@ -108,7 +116,7 @@ class Planner:
 
 
 class Timer:
-    """A timerfd: it becomes readable at a moment, as precisely as the kernel's high-resolution timers."""
+    """A timer of the kernel (timerfd): its file descriptor becomes readable at a moment, with the precision of the kernel's timers."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -117,20 +125,25 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
     def at(self, moment_ns: int) -> None:
-        """Set the timer to a moment instead of the one before; it fires at once if the moment has passed."""
+        """Set the timer to a new moment, which replaces the previous one; a moment in the past lets it fire at once.
+
+        Args:
+            moment_ns: The moment, in nanoseconds since 1970.
+
+        """
         setting = struct.pack("qqqq", 0, 0, *divmod(moment_ns, SECOND))
         if self._libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, setting, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def read(self) -> None:
-        """Clear the timer, so that it is no longer readable."""
+        """Reset the timer after it has fired, so that its file descriptor is no longer readable."""
         with suppress(BlockingIOError):  # the timer was set again in the meantime
             os.read(self.fd, 8)
 
 
 @dataclass(slots=True)
 class ServerConnection:
-    """A connection that the server accepted: its number, its socket, and the bytes of an incomplete request."""
+    """A connection that the server accepted: its number (from 1), its socket, and the bytes of a request that is incomplete so far."""
 
     number: int
     socket: socket.socket
@@ -138,16 +151,16 @@ class ServerConnection:
 
 
 class Server:
-    """An HTTP server with known answers, in one thread.
+    """An HTTP server with one thread that answers requests at known times and records them.
 
     Attributes:
-        planner: The plan of its answers.
+        planner: The planner of its answers.
         timer: The timer that wakes it.
-        rows: Its record, `COLUMNS` for each answered request.
+        rows: Its record: four numbers for each answered request, as `COLUMNS` lists them.
         accepted: The number of connections that it accepted.
         broken: The number of answers that could not be written.
-        unstamped: The number of arrivals without a stamp from the kernel.
-        port: The port on which it listens.
+        unstamped: The number of requests whose arrival the kernel did not stamp with its time.
+        port: The TCP port on which it listens.
 
     """
 
@@ -166,7 +179,7 @@ class Server:
         self._stopped = False
 
     def serve(self) -> None:
-        """Answer requests until SIGTERM."""
+        """Answer requests until SIGTERM arrives."""
         signal.signal(signal.SIGTERM, self._stop)
         for fd in (self._listener.fileno(), self.timer.fd):
             self._epoll.register(fd, select.EPOLLIN)
@@ -189,7 +202,7 @@ class Server:
         self._stopped = True
 
     def _accept(self) -> None:
-        """Accept one connection; epoll reports the listener again while more are waiting."""
+        """Accept one connection. If more are waiting, epoll reports the listening socket again."""
         try:
             accepted, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -202,7 +215,7 @@ class Server:
         self._epoll.register(accepted.fileno(), select.EPOLLIN)
 
     def _read(self, connection: ServerConnection) -> None:
-        """Read from a connection, and plan the answer if a request is complete; close the connection at its end."""
+        """Read what has arrived on a connection; if it completes a request, plan the answer. Close a connection that the client ended."""
         try:
             data, ancillary, _, _ = connection.socket.recvmsg(65536, 64)
         except BlockingIOError:
@@ -228,9 +241,15 @@ class Server:
         )
 
     def _answer(self, planned_ns: int, _number: int, arrived_ns: int, connection: ServerConnection) -> None:
-        """Answer a request and add its row.
+        """Send the answer to a request, and add the request's row to the record.
 
-        The time is taken before the call that hands the bytes over: the generator may run and read them before that call returns.
+        The row's time is taken before the call that sends the answer. The client may run and read the answer before that call returns.
+
+        Args:
+            planned_ns: The time for which the answer was planned, in nanoseconds since 1970.
+            arrived_ns: The time when the request arrived, in nanoseconds since 1970.
+            connection: The request's connection.
+
         """
         if connection.socket.fileno() < 0:
             self.broken += 1  # the client has gone
@@ -251,7 +270,7 @@ class Server:
         connection.socket.close()  # this also removes it from epoll
 
     def record(self) -> bytes:
-        """Return the content of the record file: a line of JSON with the counts, then the rows."""
+        """Return the content of the record file: a line of JSON with the server's counts, then the rows as int64 numbers."""
         counts = {
             "connections": self.accepted,
             "broken": self.broken,
@@ -268,7 +287,15 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main(record: Path, behaviour: Behaviour) -> None:
-    """Serve until SIGTERM; write the port when the server listens, and the record at the end."""
+    """Serve requests until SIGTERM, then write the record.
+
+    As soon as the server listens, it writes its port into another file beside the record, whose name ends in `.ready`.
+
+    Args:
+        record: The file for the record.
+        behaviour: The delays of the answers.
+
+    """
     gc.disable()  # the server makes no reference cycles, and a collection would be an unplanned pause
     server = Server(behaviour)
     _write(record.with_name(f"{record.name}.ready"), str(server.port).encode())

@@ -60,12 +60,13 @@ SERVER = ("env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "lab.experime
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario in which a calibration measures load generators: how the server answers, and the connections.
+    """A scenario of a calibration: how the server answers, and how many connections a load generator opens to it.
 
     Attributes:
         name: The name of the scenario.
         says: What the server does, for people.
-        behaviour: What the server with known answers does; None: the real backend answers, as fast as it can.
+        behaviour: The delays of the known server (whose answers are known beforehand). None: the lab's real backend answers, as fast as it
+            can.
         closed: The number of connections of a closed loop (a load without an offered rate).
         open: The number of connections of an open loop (a load at an offered rate).
 
@@ -100,14 +101,15 @@ SCENARIOS = {scenario.name: scenario for scenario in _ALL}
 
 @dataclass(frozen=True, slots=True)
 class CalibrationCell:
-    """A cell of a calibration: one load generator in one scenario, with the load and the server's behaviour.
+    """One measurement that a calibration plans: a load generator in a scenario, with its load and the server's behaviour.
 
     Attributes:
         generator: The generator's name.
         scenario: The scenario's name.
-        load: The load that it makes.
+        load: The load that the generator makes.
         calibration_s: The seconds at the beginning that the generator leaves out of its latencies.
-        behaviour: The server's behaviour, with its pause in the middle of what the generator records; None: the real backend.
+        behaviour: The delays of the known server, with its pause in the middle of what the generator records. None: the real backend
+            answers.
         refusal: Why the generator cannot be measured in this scenario; empty if it can.
 
     """
@@ -121,15 +123,15 @@ class CalibrationCell:
 
 
 def plan_cell(generator: Generator, scenario: Scenario, duration_s: float) -> CalibrationCell:
-    """Plan the load that a generator makes in a scenario.
+    """Plan the load that a generator makes in a scenario, an open loop (with an offered rate) if the generator can make one.
 
-    The load is an open loop if the generator can make one. In the scenario `ceiling` it is a closed loop if the generator can make one.
+    In the scenario `ceiling` a closed loop (without an offered rate) is preferred instead.
 
     Args:
         generator: The generator.
         scenario: The scenario.
-        duration_s: The seconds of load beyond those that the generator leaves out of its latencies. The load is never shorter than the
-            generator accepts (wrk2: 30 s). In the scenario `ceiling` at most `CEILING_S` count.
+        duration_s: The seconds of load, in addition to those that the generator leaves out of its latencies. In the scenario `ceiling` they
+            are at most `CEILING_S`. The load becomes longer if the generator requires it (wrk2: 30 s).
 
     """
     is_ceiling = scenario.behaviour is None
@@ -155,11 +157,11 @@ def plan_cell(generator: Generator, scenario: Scenario, duration_s: float) -> Ca
 
 
 def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
-    """Return the share of requests that a pause makes wait longer than OVER_S, if they are spread evenly.
+    """Return the true share of requests that wait longer than OVER_S because of a pause of the server.
 
-    A request due `t` before the pause ends gets its answer `t` later. So it waits longer than OVER_S if t > OVER_S, and the pause holds it
-    if it is due no earlier than the delay before the pause begins. The share is therefore (pause + delay - OVER_S) / recorded. It follows
-    from the scenario alone; nothing is measured. Users who come at any moment meet it, whatever a generator sends.
+    The share is that of requests at evenly spread times, as users would send them, whatever a generator really sends. Nothing is measured.
+    A request that is due `t` before the end of the pause waits `t` for its answer, so it counts if t > OVER_S. The pause also holds
+    requests that came up to `delay_s` before it. The share is therefore (pause + delay - OVER_S) / recorded.
 
     Args:
         pause_s: The length of the pause, in seconds.
@@ -171,9 +173,15 @@ def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
 
 
 def plan_slots(cells: Sequence[CalibrationCell], repeats: int, seed: int) -> list[tuple[int, CalibrationCell]]:
-    """Return pairs of the repeat (from 1) and the cell, in the order of measuring.
+    """Return the order of a calibration's measurements, as (number of the repeat from 1, cell).
 
-    Each repeat has all measurable cells, newly shuffled.
+    Each repeat has every measurable cell once, in a new random order.
+
+    Args:
+        cells: The cells: a generator in a scenario each.
+        repeats: The number of repeats.
+        seed: The seed of the random order.
+
     """
     order = random.Random(seed)
     slots: list[tuple[int, CalibrationCell]] = []
@@ -185,18 +193,23 @@ def plan_slots(cells: Sequence[CalibrationCell], repeats: int, seed: int) -> lis
 
 
 def estimate_s(slots: Sequence[tuple[int, CalibrationCell]]) -> float:
-    """Estimate the seconds that these measurements take: each load, and a second to start server and generator."""
+    """Return the estimated seconds of a calibration: the duration of each load, plus one second for starting server and generator.
+
+    Args:
+        slots: The measurements, as (number of the repeat, cell).
+
+    """
     return sum(planned_cell.load.duration_s + 1.0 for _, planned_cell in slots)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCalibration:
-    """The plan of a calibration, which measures load generators against a server with known answers.
+    """The plan of a calibration, which measures load generators against a server whose answers are known beforehand.
 
     Attributes:
         record: The record, without measurements.
-        slots: Pairs of the repeat (from 1) and the cell, in the order of measuring.
-        installed: The installed generators by name; generators that are not installed are absent.
+        slots: The measurements in their order, as (number of the repeat from 1, cell).
+        installed: Name of a generator → how it is installed; generators that are not installed are left out.
 
     """
 
@@ -214,17 +227,17 @@ def prepare(
     seed: int,
     arguments: Sequence[str],
 ) -> PlannedCalibration:
-    """Plan a calibration of these generators in these scenarios.
+    """Plan a calibration of load generators in several scenarios.
 
-    A generator that is not installed, or cannot make a load, is in the record with the reason.
+    The record also has each generator that is not installed or cannot make a load, with the reason.
 
     Args:
         target: The target to measure on.
         names: The names of the generators.
         scenarios: The names of the scenarios.
-        duration_s: The seconds of each measurement.
-        repeats: How often each cell is measured.
-        seed: The seed of the order.
+        duration_s: The seconds of load in each measurement, in addition to those that the generator leaves out of its latencies.
+        repeats: How often each generator is measured in each scenario.
+        seed: The seed of the random order.
         arguments: The command line, for the record.
 
     """
@@ -271,10 +284,20 @@ def prepare(
 def measure_once(
     system: System, generator: Generator, installed: Installed, cell: CalibrationCell, repeat: int
 ) -> tuple[Measured, str, dict[str, Histogram]]:
-    """Measure a cell while the reference system (the backend alone) is up; a failure of the generator is a result.
+    """Measure one generator in one scenario, while the backend alone is up as the system.
+
+    A failure of the generator is a result, too: the returned measurement then has the failure.
+
+    Args:
+        system: The running system, which consists of the backend alone.
+        generator: The generator.
+        installed: How the generator is installed.
+        cell: The planned measurement.
+        repeat: The number of the repeat.
 
     Returns:
-        The measurement, and what is stored with it: the verbatim output, and histograms (latency, service, truth).
+        (measurement, output of the generator, histograms by name). The histograms are `latency` and `service` as the generator reports
+        them, and `truth` as the server recorded it; those that are not known are left out.
 
     Raises:
         MeasuringError: The server does not start, or leaves no record.
@@ -351,17 +374,17 @@ def measure_once(
 
 @contextmanager
 def _run_server(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
-    """Run the server with known answers during the block, or use the system's real backend.
+    """Run the known server (whose answers are known beforehand) during a `with` statement, or use the system's real backend.
 
-    At the end of the block the server with known answers is stopped and has written its record.
+    After the `with` statement the known server has stopped and has written its record.
 
     Args:
-        system: The system that is up, which consists of the backend alone.
-        behaviour: What the server does; None for the real backend.
-        record: The file that the server writes.
+        system: The running system, which consists of the backend alone.
+        behaviour: The delays of the known server; None: use the real backend.
+        record: The file that the known server writes.
 
     Yields:
-        The URL, and the host that requests must name; the host is empty where the server answers for any host.
+        (base URL, host that requests must name). The host is empty where the server answers for any host.
 
     """
     if behaviour is None:
@@ -391,7 +414,7 @@ def _run_server(system: System, behaviour: Behaviour | None, record: Path) -> It
 
 
 def summarise_latencies(histogram: Histogram) -> Latencies:
-    """Summarise a histogram by its count, percentiles, maximum, and share of requests longer than OVER_S."""
+    """Return a histogram's count, percentiles and maximum, and the share of requests that took longer than OVER_S."""
     filled = np.flatnonzero(histogram.counts)
     low, _ = compute_bucket_edges_s(filled)
     over = int(histogram.counts[filled[low > OVER_S]].sum()) if filled.size else 0
@@ -415,14 +438,14 @@ ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "pla
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """The record that the server with known answers wrote; its counts cover the whole run.
+    """The record that the known server (whose answers are known beforehand) wrote. Its counts are those of the entire load.
 
     Attributes:
-        rows: The answered requests, int64, shape (n, 4), in the order in which the answers were written: connection number, and the
+        rows: The answered requests in the order of their answers: int64, shape (n, 4). The columns are the connection's number, and the
             nanoseconds when the request arrived, when its answer was planned, and when the answer was written (`COLUMNS`).
         connections: The number of accepted connections.
         broken: The number of answers that could not be written, since the client had gone.
-        unstamped: The number of arrivals that the kernel had not stamped, so that the time of reading replaces the stamp.
+        unstamped: The number of requests whose arrival the kernel had not stamped, so that the time of reading is recorded instead.
         cpu_s: The server's CPU seconds.
 
     """
@@ -434,9 +457,13 @@ class ServerRecord:
     cpu_s: float
 
     def after(self, seconds: float) -> ServerRecord:
-        """Return the record without the requests of the first `seconds`, which a generator leaves out.
+        """Return the record without the requests of the first seconds, which a load generator leaves out of its latencies.
 
-        The counts of connections and faults stay those of the whole run.
+        The counts of connections and faults stay those of the entire load.
+
+        Args:
+            seconds: The time from the first request on that is left out.
+
         """
         if not len(self.rows):
             return self
@@ -444,16 +471,19 @@ class ServerRecord:
         return replace(self, rows=self.rows[self.rows[:, ARRIVED] >= begin])
 
     def service(self) -> Histogram:
-        """Return the times from the arrival of a request's bytes until its answer was handed to the kernel."""
+        """Return the histogram of the times from a request's arrival until its answer was handed to the kernel."""
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, ARRIVED]) / SECOND)
 
     def late(self) -> Histogram:
-        """Return how late each answer was against its plan: the server's own error, which `service` includes."""
+        """Return the histogram of how much later than planned each answer was written.
+
+        This delay is the server's own error, which the times of `service` include.
+        """
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, PLANNED]) / SECOND)
 
 
 def parse_record(content: bytes) -> ServerRecord:
-    """Parse the content of the server's record file: a line of JSON, then an int64 row for every answered request."""
+    """Parse the content of the known server's record file: a line of JSON with counts, then an int64 row for every answered request."""
     line, _, rows = content.partition(b"\n")
     counts: dict[str, Any] = json.loads(line)
     return ServerRecord(np.frombuffer(rows, dtype=np.int64).reshape(-1, len(COLUMNS)), **counts)

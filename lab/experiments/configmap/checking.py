@@ -23,17 +23,22 @@ Compared = tuple[str, str, bool]
 
 
 def describe_parts(place: str, given: FileSettings, parts: split.Split) -> dict[str, Any]:
-    """Return the check of a file.
+    """Return what a check of a user's file finds out without measuring anything, as JSON data.
 
     Args:
         place: The name of the file.
-        given: The settings.
+        given: The settings in the file.
         parts: The same settings as `split.sort_keys` returns them.
 
     Returns:
-        The check as JSON data: `settings`, their number; `keys`, those with a remark (`kind` as in `split.KeyNote`); `needs_controller`, keys
-        that only the controller realises; `notes` about the file; `can_be_measured`, keys; `measurable`, settings with load and time, the
-        whole file first; `duration_s`, of the whole file, of each key by itself, and of both.
+        A mapping with these keys:
+        `settings`: the number of settings in the file;
+        `keys`: the keys with a remark, whose `kind` is that of `split.KeyNote`;
+        `needs_controller`: the keys that only the real controller can put into effect;
+        `notes`: notes about the file;
+        `can_be_measured`: the keys that can be measured;
+        `measurable`: the settings that can be measured, each with its load and duration, the whole file first;
+        `duration_s`: the seconds to measure the whole file (`whole`), each key by itself (`each`), and both (`both`).
 
     """
     testable = list(dict.fromkeys(key for item in parts.singles for key in item.values))
@@ -71,7 +76,12 @@ def describe_parts(place: str, given: FileSettings, parts: split.Split) -> dict[
 
 
 def _estimate_s(plans: Iterable[tuple[split.KeySetting, str, str, str, str]]) -> float:
-    """Return about how many seconds an ablation of these settings takes, with a run for each sweep."""
+    """Return the approximate seconds that measuring some settings takes, with one run for each sweep (list of load points).
+
+    Args:
+        plans: (setting, sweep, metric, place of the cost: `process` or `shared`, name of a shipped component or empty) for each setting.
+
+    """
     by_sweep: dict[str, list[Compared]] = {}
     for item, sweep, metric, cost, _ in plans:
         by_sweep.setdefault(sweep, []).append(("-with-".join([item.root, *item.needs]), metric, cost == "shared"))
@@ -80,11 +90,11 @@ def _estimate_s(plans: Iterable[tuple[split.KeySetting, str, str, str, str]]) ->
 
 @cache
 def estimate_run_s(sweep_name: str, compared: tuple[Compared, ...]) -> float:
-    """Return about how many seconds a run of a sweep takes on the default target.
+    """Return the approximate seconds that a run of a sweep (list of load points) takes on the default target.
 
     Args:
         sweep_name: The name of the sweep.
-        compared: An entry for each variant of the run.
+        compared: For each variant of the run: (its baseline, its primary metric, whether it can have a shared-resource cost).
 
     """
     name, sweep = sweep_files.load_sweep(sweep_name)

@@ -33,19 +33,19 @@ def write_components(
     whole_only: bool = False,
     only: Collection[str] = (),
 ) -> tuple[list[OwnedKnob], list[str]]:
-    """Write a kustomize component for each setting of a user's file, and return the settings as knobs.
+    """Write a kustomize component for each setting of a user's file, and return the settings as knobs that can be measured.
 
-    A key that is not measurable alone is left out of the settings of several keys.
+    A key that is not measurable alone is left out of the settings with several keys.
 
     Args:
         parts: The settings.
         manifests: The folder of manifests to write into.
         unmeasurable: Returns why a variant is not measurable in a sweep, or None.
-        whole_only: Whether to return the whole file alone; if the file has only one key, that is the setting of this key.
-        only: The only keys to return, each by itself; empty: all, and the settings of several keys.
+        whole_only: Whether to return the whole file alone. For a file with only one key, that is the setting of this key.
+        only: The only keys to return, each as a setting of its own. Empty: all keys, and the settings with several keys.
 
     Returns:
-        The knobs, the whole file first, and the notes.
+        (the knobs, the whole file first; notes for the user).
 
     """
     chosen = [item for item in parts.singles if not only or not item.values.keys().isdisjoint(only)]
@@ -65,9 +65,9 @@ def write_components(
 
 
 def write_whole_file(parts: Split, manifests: Path) -> str:
-    """Write the component of the whole file, and return the name of the variant with this component.
+    """Write a kustomize component with all settings of a user's file, and return the name of the variant that has it.
 
-    The variant is the one on plain HTTP if there is one. If the file has only one key, it is the variant of this key.
+    A variant on plain HTTP is preferred to one on TLS. If the file has only one key, it is the variant of this key.
     """
     candidates = [setting for setting in parts.together() if setting.whole]
     item = min(candidates, key=lambda setting: setting.root in TLS, default=parts.singles[0])
@@ -75,9 +75,19 @@ def write_whole_file(parts: Split, manifests: Path) -> str:
 
 
 def write_files(old: Split, new: Split, manifests: Path) -> tuple[str, str, str]:
-    """Write a component for each of two whole files; return the variants (of the old file, of the new one) and the sweep that shows both.
+    """Write a kustomize component for each of two whole files, so that the old file can be compared with the new one.
 
-    Both variants stand on the same root. A file that changes nothing has no component: its variant is the root.
+    Both variants stand on the same root (a variant without a baseline). A file that changes nothing has no component: its variant is the
+    root.
+
+    Args:
+        old: The settings of the old file.
+        new: The settings of the new file.
+        manifests: The folder of manifests to write into.
+
+    Returns:
+        (variant of the old file, variant of the new file, name of the sweep that shows both).
+
     """
     settings = pair_files(old, new)
     before, after = (_name_variant(_write_setting(item, manifests)) if item.values else item.root for item in settings)
@@ -89,9 +99,9 @@ def _name_variant(owned: OwnedKnob) -> str:
 
 
 def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
-    """Write the component of a setting, unless a shipped one fits.
+    """Write the kustomize component of a setting, unless a shipped one sets the same, and return the setting as a knob.
 
-    A setting that needs further keys also gets an overlay that adds the setting to these keys alone.
+    Some settings have an effect only beside further keys. They also get an overlay (variant), whose baseline has the further keys alone.
     """
     name = _write_component(item, manifests)
     owners = ()
@@ -107,10 +117,10 @@ def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
 
 
 def _write_component(item: KeySetting, manifests: Path) -> str:
-    """Return the name of a shipped component that sets exactly these keys, or write a new component.
+    """Return the name of a kustomize component for a setting: a shipped one that sets exactly these keys, or else a new one.
 
-    A new component has a shared-resource cost if a shipped component that sets one of its keys has one. The cost of
-    any other directive is within the process.
+    The component states where the setting's cost can lie. It is a shared-resource cost if a shipped component that sets one of the keys has
+    one. Otherwise it lies in the proxy's process.
     """
     sweep, metric, cost, same = choose_load(item, manifests)
     if same:
@@ -164,5 +174,5 @@ def _write_component(item: KeySetting, manifests: Path) -> str:
 
 
 def _dump_yaml(content: object) -> str:
-    """Return content as YAML, dumped by libyaml: a snippet may have a million characters."""
+    """Return content as YAML. The dumper written in C is used, since a snippet may have a million characters."""
     return yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)

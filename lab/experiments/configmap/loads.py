@@ -17,12 +17,16 @@ _load_once = cache(load_knob)
 
 
 def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str, CostPlace, str]:
-    """Return the load that a setting is measured with, as in a shipped component that sets its first key.
+    """Choose the load for measuring a setting, after the shipped components that set the same keys.
+
+    Args:
+        item: The setting.
+        manifests: The folder of manifests with the shipped components.
 
     Returns:
-        The sweep, and the metric that decides; where the cost can lie, which is shared if a shipped component that sets one of the keys has
-        a shared-resource cost, while any other directive's is within the process; and the name of a shipped component that sets exactly these
-        keys, unless they are the whole file: empty without one.
+        (sweep, metric, place of the cost, component). The sweep is the name of a list of load points, and the metric is the one that
+        decides. The place is `shared` if a shipped component that sets one of the keys has a shared-resource cost, else `process`. The
+        component is the name of a shipped one that sets exactly these keys; it is empty without one, and for a whole file.
 
     """
     key, value = next(iter(item.values.items()))
@@ -42,7 +46,10 @@ def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str
 
 @cache
 def _read_literals(manifests: Path, component: str) -> Mapping[str, str]:
-    """Return the ConfigMap keys that a component sets; empty if it changes anything else. A component never changes."""
+    """Return the ConfigMap keys that a component sets, with their values; empty if the component changes anything else, too.
+
+    The result is cached, since a component never changes.
+    """
     folder = manifests / "components" / component
     path = folder / "kustomization.yaml"
     if CONFIGMAP not in path.read_text("utf-8"):  # most components: reading YAML takes longer

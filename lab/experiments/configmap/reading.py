@@ -60,11 +60,11 @@ _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB]\w\w)\\u([dD][c-fC-F]\w\w
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """The settings of ingress-nginx's controller in a user's file, as the controller gets them.
+    """The settings for ingress-nginx's controller in a user's file, in the form in which the controller gets them.
 
     Attributes:
-        data: The values by key.
-        notes: What was left out of the file, or reaches the controller in another form than it is written in.
+        data: Key → value.
+        notes: What was left out of the file, and what reaches the controller in another form than it is written in.
 
     """
 
@@ -77,12 +77,12 @@ class FileSettings:
 
 
 def read_settings(place: str, content: bytes, reader: str) -> FileSettings:
-    """Return the keys and values in a user's file as the controller gets them; the module lists the file's forms.
+    """Read the settings for ingress-nginx's controller from a user's file: a ConfigMap, Helm values, or keys and values.
 
     Args:
-        place: The place of the errors.
+        place: The name of the file, for errors.
         content: The bytes of the file.
-        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.piped_command`).
+        reader: The shell command that reads such a file from a pipe. Remedies in errors end in it.
 
     Raises:
         UsageError: The file has no settings, several maps of settings, too large values or another form.
@@ -117,7 +117,7 @@ def read_settings(place: str, content: bytes, reader: str) -> FileSettings:
 
 
 def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageError]]:
-    """Return the documents of all texts, and the faults of those that are not YAML."""
+    """Parse several texts as YAML, and return (the documents of all texts, the errors of texts that are not YAML)."""
     docs: list[Value] = []
     faults: list[UsageError] = []
     for text in texts:
@@ -129,7 +129,14 @@ def _parse(place: str, texts: Iterable[str]) -> tuple[list[Value], list[UsageErr
 
 
 def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
-    """Return the error for a file without settings; the error names what the file holds instead."""
+    """Return the error for a file without settings; the error names what the file contains instead.
+
+    Args:
+        place: The name of the file.
+        docs: The documents of the file.
+        reader: The shell command that reads a ConfigMap from a pipe, for the remedy.
+
+    """
     kinds = sorted({kind for doc in docs if (kind := text_at(doc, "kind")) not in ("", "ConfigMap", "List")})
     strays = [key for doc in docs if isinstance(doc, Mapping) for key in doc if key in KEYS]
     fault = "holds no settings"
@@ -141,7 +148,18 @@ def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
 
 
 def _convert_values(settings: SettingsMap, reader: str) -> tuple[dict[str, str], list[str]]:
-    """Return the values as text, and notes about those that are left out, or that kubectl or YAML takes otherwise."""
+    """Return a user's settings as text, in the form in which the controller gets them, and notes.
+
+    A note is about a value that is left out, that kubectl refuses, or that YAML converts to another text.
+
+    Args:
+        settings: The settings as they are written in the file.
+        reader: The shell command that reads such a file from a pipe, for remedies.
+
+    Returns:
+        (key → text, notes).
+
+    """
     data: dict[str, str] = {}
     notes: list[str] = []
     waiting: dict[tuple[str, str], list[str]] = {}
@@ -171,14 +189,14 @@ def _convert_values(settings: SettingsMap, reader: str) -> tuple[dict[str, str],
 
 
 def _find_value_form(value: Value, kind: str) -> tuple[str, str] | None:
-    """Return the name and command of the form of a value that a tool must decrypt or fill in first; None for no form.
+    """Return the form of a value that a tool must decrypt or fill in first, as (name, command of that tool); None for a plain value.
 
-    The controller never sees such a value. Variables of nginx have no form: in snippets and log formats, everything
-    that starts with $ belongs to nginx.
+    The controller never sees such a value as it is written. Words that start with `$` in snippets and log formats are variables of nginx,
+    so they are no such form.
 
     Args:
         value: The value.
-        kind: The kind of its key; empty where the controller has no such key.
+        kind: The kind of its key, for example `text`; empty where the controller has no such key.
 
     """
     places = ["value"]
@@ -195,7 +213,14 @@ def _find_value_form(value: Value, kind: str) -> tuple[str, str] | None:
 
 
 def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
-    """Return what becomes of a list, and how to write its items: in the way of the key's kind."""
+    """Return a text about a list that was written as the value of a key: what becomes of it, and how to write it instead.
+
+    Args:
+        key: The key.
+        value: The list.
+        helm: Whether Helm prints the value; otherwise the API server gets it as it is.
+
+    """
     items = [item.text for item in value if isinstance(item, Scalar)]
     became = f"Helm prints this one as [{' '.join(items)}]" if helm else "the API server refuses it"
     text = join_words(KEYS[key].kind if key in KEYS else "list", items)
@@ -209,22 +234,22 @@ def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
 def load_forms() -> list[dict[str, str]]:
     """Return the rows of `forms.tsv` in their order: forms of files and values that the lab recognizes and refuses.
 
-    Each row has the name of a form, the pattern that recognizes the form, where the pattern is searched (`where`), and the command that
-    turns such a file into what the lab reads.
+    Each row has the name of a form, a regular expression that recognizes it (`pattern`), where to search for the expression (`where`), and
+    the command that turns such a file into one that the lab reads.
     """
     with TABLE.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
-    """Return the first form that a text has, or None.
+    """Return the first form of `forms.tsv` that a text has; None if it has none. A form is, for example, an encrypted file.
 
     Args:
         text: The text.
-        places: The values of the column `where` that count.
+        places: Only rows with one of these values in the column `where` count.
 
     Returns:
-        The form's name, its command, and the number of the line in which its pattern matches.
+        (name of the form, command that converts it, number of the line in which its pattern matches).
 
     """
     for form in load_forms():
@@ -234,19 +259,19 @@ def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
 
 
 def refuse_form(place: str, text: str, reader: str, *places: str) -> None:
-    """Refuse a text that is recognized as something else than a ConfigMap, such as an encrypted file.
+    """Raise an error if a text is recognized as something other than a ConfigMap, for example as an encrypted file.
 
-    The table `forms.tsv` has the forms of text that are refused. If `places` contains `rest`, nginx's own configuration is refused, too.
+    The table `forms.tsv` lists the forms. If `places` contains `rest`, nginx's own configuration is refused, too.
 
     Args:
         place: The name of the file, for the error.
         text: The text of the file.
-        reader: The command that reads the file, for the end of a pipe in the error's remedy.
-        places: The rows of `forms.tsv` that count: those with one of these values in the column `where`.
+        reader: The shell command that reads a ConfigMap from a pipe. The remedy ends in it.
+        places: Only rows of `forms.tsv` with one of these values in the column `where` count.
 
     Raises:
-        UsageError: The text has such a form, and the remedy is the command that turns the file into a readable one; or the
-            text is nginx's own configuration, and the remedy names the keys that set the same.
+        UsageError: The text has such a form, and the remedy is the command that turns the file into a readable one. Or the text is
+            nginx's own configuration, and the remedy names the keys that set the same.
 
     """
     if form := find_form(text, *places):
@@ -258,9 +283,9 @@ def refuse_form(place: str, text: str, reader: str, *places: str) -> None:
 
 
 def find_blocks(text: str) -> list[str]:
-    """Return the fenced blocks of YAML, JSON or no language in a Markdown page; an empty list for another text.
+    """Return the fenced code blocks of a Markdown page that are YAML, JSON or of no language; empty for any other text.
 
-    Empty lines in front keep the line numbers of the page.
+    Each block begins with empty lines, so that its lines have the same numbers as in the page.
     """
     return [
         "\n" * text.count("\n", 0, block.start("body")) + textwrap.dedent(block["body"])
@@ -270,9 +295,10 @@ def find_blocks(text: str) -> list[str]:
 
 
 def split_json(text: str) -> Iterator[str]:
-    """Yield each value of a stream of JSON, or any other text as a whole without the shell prompt it was copied with.
+    """Yield each value of a text that is a stream of JSON values; for any other text, yield the text as a whole.
 
-    Empty lines in front keep the line numbers of the text.
+    A shell prompt with a command that was copied along with the text is removed. Each value begins with empty lines, so that its lines have
+    the same numbers as in the text.
     """
     decoder, values, offset = json.JSONDecoder(), list[str](), 0
     while (remaining := text[offset:].lstrip())[:1] in ("{", "["):

@@ -42,10 +42,10 @@ class SettingsMap:
     """A mapping in a user's file that may be the settings of ingress-nginx's controller.
 
     Attributes:
-        where: The place of the mapping in the file.
-        command: The command that prints the mapping alone.
+        where: The place of the mapping in the file, for example `controller.config`.
+        command: The shell command that prints the mapping alone.
         content: The mapping.
-        helm: Whether the values reach the ConfigMap as Helm prints them, instead of as they are written.
+        helm: True: the values reach the ConfigMap as Helm prints them. False: they reach it as they are written.
         notes: Notes for the user.
 
     """
@@ -58,10 +58,10 @@ class SettingsMap:
 
 
 def find_settings(docs: Sequence[Value]) -> list[SettingsMap]:
-    """Return the mappings that may be the settings.
+    """Return the mappings in a user's file that may be the settings of ingress-nginx's controller.
 
-    These are mappings in known places that have keys of the controller. Failing that, they are any mappings with such
-    keys, or else the non-empty mappings in known places, or else documents that are mappings of unknown meaning.
+    First choice are mappings in known places that have keys of the controller. If there are none, these are tried in turn: mappings with
+    such keys anywhere, then non-empty mappings in known places, then documents that are mappings of unknown meaning.
     """
     numbered = [(doc, number if len(docs) > 1 else None) for number, doc in enumerate(docs)]
     candidates = [settings for doc, number in numbered for settings in _search(doc, (), number, {})]
@@ -78,7 +78,10 @@ def find_settings(docs: Sequence[Value]) -> list[SettingsMap]:
 
 
 def _join_parts(candidates: list[SettingsMap]) -> list[SettingsMap]:
-    """Merge the mappings that fields of one release set, in the order of Helm; return any others unchanged."""
+    """Merge mappings that come from several fields of one Helm release, so that later fields override earlier ones, as in Helm.
+
+    Any other mappings are returned unchanged.
+    """
     parts = [(match, settings) for settings in candidates if (match := _PART.fullmatch(settings.where))]
     releases = {(match["release"] or "", match["chart"]) for match, _ in parts}
     if len(candidates) < 2 or len(parts) < len(candidates) or len(releases) > 1:
@@ -95,9 +98,9 @@ def _join_parts(candidates: list[SettingsMap]) -> list[SettingsMap]:
 
 
 def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str]]]:
-    """Yield the kind, name and texts of every ConfigMap and Secret in a document.
+    """Yield ((kind, name), key → text) for every ConfigMap and Secret in a document.
 
-    Text that is not base64 is left out, because the API server refuses it.
+    In a Secret's `data`, a value that is not base64 is left out, because the API server refuses it.
     """
     kind, items = text_at(value, "kind"), value.get("items") if isinstance(value, Mapping) else value
     if isinstance(value, Mapping) and kind in ("ConfigMap", "Secret"):
@@ -116,7 +119,7 @@ def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str
 
 
 def _map_of(value: Value | None) -> Mapping[str, Value] | None:
-    """Return a mapping unchanged, or a list of maps with one distinct key each as one mapping; None otherwise."""
+    """Return a value as a mapping; None if it is neither a mapping nor a list of mappings with one key each, all different."""
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, list) or not value:
@@ -132,14 +135,14 @@ def _map_of(value: Value | None) -> Mapping[str, Value] | None:
 def _search(
     value: Value, path: Path, number: int | None, visited: dict[int, Value], missing: Sequence[str] = ()
 ) -> Iterator[SettingsMap]:
-    """Yield every mapping that is a ConfigMap's data or a chart's controller.config.
+    """Yield every mapping within a value that is the data of a ConfigMap, or `controller.config` of a Helm chart.
 
     Args:
         value: The value to search in.
-        path: The path to the value.
-        number: The number of the document; None where there is only one.
-        visited: The values that were searched, by id, since an anchor's value may occur in a thousand places.
-        missing: The fields around the value that refer to further values.
+        path: The path from the document to the value.
+        number: The number of the document in the file, from 0; None where there is only one.
+        visited: id of a value → value, for those already searched. A value with a YAML anchor may occur in a thousand places.
+        missing: The names of fields around the value that refer to further values, outside the file.
 
     """
     if id(value) in visited:
@@ -180,7 +183,7 @@ def _search(
 
 
 def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for each of these fields: what the field sets outside the map of settings is not read by the lab.
+    """Return a note for each of some fields: the lab does not read what the field sets outside the map of settings.
 
     Args:
         fields: The names of fields of a Helm values file or a manifest that can contain more settings.
@@ -214,9 +217,15 @@ def _search_configmap(
 def _search_parameters(
     value: Mapping[str, Value] | Sequence[Value], path: Path, missing: Sequence[str]
 ) -> Iterator[SettingsMap]:
-    """Yield the settings that are set one by one, a mapping per chart.
+    """Yield a mapping for each chart whose settings are given one by one, as parameters.
 
     Such a parameter is `{name: controller.config.x, value: 1}` or `controller.config.x: 1`.
+
+    Args:
+        value: The value that may contain such parameters.
+        path: The path from the document to the value.
+        missing: The names of fields around the value that refer to further values, outside the file.
+
     """
     pairs = (
         value.items()
@@ -234,7 +243,15 @@ def _search_parameters(
 
 
 def _search_anywhere(value: Value, path: Path, number: int | None, visited: dict[int, Value]) -> Iterator[SettingsMap]:
-    """Yield every mapping that has a key of the controller, whatever the mapping is called."""
+    """Yield every mapping within a value that has a key of the controller, whatever the field with the mapping is called.
+
+    Args:
+        value: The value to search in.
+        path: The path from the document to the value.
+        number: The number of the document in the file, from 0; None where there is only one.
+        visited: id of a value → value, for those already searched.
+
+    """
     if id(value) in visited or isinstance(value, Scalar) or text_at(value, "kind") in ("ConfigMap", "Secret"):
         return
     visited[id(value)] = value
@@ -254,9 +271,14 @@ def _format_path(path: Path) -> str:
 
 
 def _extract(path: Path, number: int | None) -> str:
-    """Return the yq command that prints a place of one document.
+    """Return the shell command with yq that prints one part of a file's document.
 
-    Aliases are replaced by their values, since their anchors may lie outside the place.
+    YAML aliases in it are replaced by their values, since their anchors may lie outside the part.
+
+    Args:
+        path: The path from the document to the part.
+        number: The number of the document in the file, from 0; None where there is only one.
+
     """
     expression = f"{'' if number is None else f'select(di == {number}) | '}explode(.) | ."
     for part in path:

@@ -55,10 +55,10 @@ class KeySetting:
     """A setting to measure: one or more keys of a user's ConfigMap that are set together on a variant.
 
     Attributes:
-        values: The values of the keys, by key.
-        checks: The read-backs of what the keys change.
-        needs: Further keys that must be set; the setting is compared with a variant that has these keys alone.
-        root: The variant that the keys are set on.
+        values: Key → value.
+        checks: What to read back from the running proxy, to see that the keys have an effect.
+        needs: Further keys without which these have no effect. The setting is compared with a variant that has the further keys alone.
+        root: The name of the variant on which the keys are set.
         whole: Whether the setting is the whole file.
 
     """
@@ -75,9 +75,9 @@ class KeySetting:
 
     @property
     def name(self) -> str:
-        """The name of a setting to measure: `keep-alive-300`, `gzip-level-and-2-more`, `your-configuration`.
+        """The name of the setting: `keep-alive-300`, `gzip-level-and-2-more`, `your-configuration`.
 
-        It has the value only of a single key, and only where the value is a word.
+        The value is part of the name only for a single key whose value is a short word or number.
         """
         over = "-over-tls" if self.root in TLS else ""
         if self.label:
@@ -94,19 +94,21 @@ class KeySetting:
 class KeyNote(NamedTuple):
     """A note about a key of a user's ConfigMap: why it is not measured, or how the controller reads its value.
 
-    Attributes:
-        kind: The kind of note, as below.
-        key: The key; empty for a note about the whole file.
-        text: The note in words.
+    The kinds of notes are:
 
     unknown     ingress-nginx has no such key, and ignores it
     invalid     the controller ignores the value, so that a default stays
     default     the value is the default
     unseen      the key changes nothing for what the lab sends
     read        the key is measured, with another value than the text suggests
-    refused     nginx refuses the value, and so the controller the whole file
+    refused     nginx refuses the value, and so the controller refuses the whole file
     here        the key cannot be measured here, for another reason
-    file        a note about the file, or about what a value in it becomes
+    file        the note is about the file, or about what becomes of a value in it
+
+    Attributes:
+        kind: The kind of note.
+        key: The key; empty for a note about the whole file.
+        text: The note in words.
 
     """
 
@@ -117,28 +119,38 @@ class KeyNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The parts of a user's ConfigMap that are measured: each key alone, and the whole file."""
+    """What is measured of a user's ConfigMap, and notes about the rest.
+
+    Measured are each key (with the keys it needs), groups of related keys, and the whole file.
+    """
 
     singles: tuple[KeySetting, ...]
     """The settings of single keys, from which `together` makes the settings of several keys."""
     kept: Mapping[str, str]
     """The whole file: every key that changes something and that nginx accepts together with the others."""
     remarks: tuple[KeyNote, ...]
-    """Notes about everything that is not measured."""
+    """Notes about everything that is not measured, or is measured otherwise than its text suggests."""
     beside: tuple[str, ...] = ()
     """The objects that values of the file name, as JSON."""
     of_controller: tuple[str, ...] = ()
-    """The keys that only the controller itself realises, where the target does not run it."""
+    """The keys that only the real controller can put into effect; empty where the target runs it."""
 
     @property
     def notes(self) -> list[str]:
-        """The notes about everything that is not measured, as lines."""
+        """All notes as lines of text.
+
+        They are about keys that are not measured, and about keys that are measured otherwise than their text suggests.
+        """
         return [f"{key}: {text}" if key else text for _, key, text in self.remarks]
 
     def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
-        """Return the settings of several keys: the whole file, and smaller groups of related keys.
+        """Return the settings with several keys: the whole file, and smaller groups of related keys.
 
-        The whole file has a setting over TLS as well where a key needs TLS. `without` lists keys to leave out.
+        If a key needs TLS, the whole file appears a second time, over TLS.
+
+        Args:
+            without: Keys to leave out.
+
         """
         accepted = {key: value for key, value in self.kept.items() if key not in without}
         roots = dict.fromkeys(_choose_root(accepted, item.root) for item in self.singles if len(accepted) > 1)
@@ -152,7 +164,11 @@ class Split:
 
 
 def refuse_f5(place: str, given: FileSettings) -> None:
-    """Refuse the ConfigMap of F5's controller; the remedy has the counterparts of its keys.
+    """Raise an error if a file is the ConfigMap of F5's NGINX Ingress Controller; its remedy has the counterparts of the keys.
+
+    Args:
+        place: The name of the file.
+        given: The settings in the file.
 
     Raises:
         UsageError: It is such a ConfigMap.
@@ -169,12 +185,12 @@ def refuse_f5(place: str, given: FileSettings) -> None:
 
 
 def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
-    """Return what is measured of the settings of a file.
+    """Return what can be measured of the settings in a file; raise an error if that is nothing.
 
     Args:
         place: The name of the file.
-        given: The settings.
-        elsewhere: Whether the target runs the controller itself.
+        given: The settings in the file.
+        elsewhere: Whether the target runs the real controller, instead of an nginx with the configuration that it would write.
 
     Raises:
         UsageError: Nothing is left to measure; the remedy has all notes.
@@ -187,12 +203,12 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
 
 
 def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
-    """Return what is measured of the settings of a file, which may be nothing, and notes about everything else.
+    """Return what can be measured of the settings in a file, which may be nothing, and notes about everything else.
 
     Args:
         place: The name of the file.
-        given: The settings.
-        elsewhere: Whether the target runs the controller itself.
+        given: The settings in the file.
+        elsewhere: Whether the target runs the real controller, instead of an nginx with the configuration that it would write.
 
     Raises:
         UsageError: It is the ConfigMap of F5's controller.
@@ -271,12 +287,17 @@ def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split
 
 
 def pair_files(old: Split, new: Split) -> list[KeySetting]:
-    """Return two whole files as settings on the same root, the old file first; one without values changes nothing.
+    """Return two whole files as two settings on the same root (a variant without a baseline), the old file first.
 
-    The root has TLS, or a load balancer, if a key in which the files differ needs it, or a value in one of them.
+    The root has TLS, or a load balancer in front, if one of the files needs it: through a key in which the files differ, or through a
+    value.
+
+    Args:
+        old: The settings of the old file.
+        new: The settings of the new file.
 
     Raises:
-        UsageError: Nothing of a file can be read back.
+        UsageError: Nothing of a file can be read back from the running proxy.
 
     """
     differing = [key for key in {**old.kept, **new.kept} if old.kept.get(key) != new.kept.get(key)]
@@ -291,10 +312,15 @@ def pair_files(old: Split, new: Split) -> list[KeySetting]:
 
 
 def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str] | None:
-    """Return an object of the file that a key names, under a name of the lab; None where the file does not have it.
+    """Return a ConfigMap or Secret of the user's file under a new name in the lab's namespace; None if the file does not have it.
+
+    Args:
+        kind: `ConfigMap` or `Secret`.
+        value: The name of the object, as `namespace/name`.
+        given: The settings in the file, with its other objects.
 
     Returns:
-        The value that names the new object, and the object as JSON.
+        (new name as `namespace/name`, the object as JSON).
 
     """
     content = given.beside.get((kind, value.rpartition("/")[2]))
@@ -309,14 +335,14 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
 def _explain(
     settings: Mapping[str, str], accepted: Mapping[str, str], of_controller: Mapping[str, str], variant: str
 ) -> dict[str, KeyNote]:
-    """Return the reason why nginx does not accept each of the keys that are left out, by key.
+    """Return key → note for each key that nginx does not accept: the reason why it does not.
 
-    The reason is something that this place lacks, another key, or a refusal that the controller would meet as well.
+    The reason is something that this machine lacks, another key that it needs, or a refusal that the controller would meet as well.
 
     Args:
-        settings: All keys of nginx with their values.
+        settings: All keys for nginx with their values.
         accepted: The keys that nginx accepts together.
-        of_controller: The keys that need the controller itself.
+        of_controller: The keys that need the real controller.
         variant: The variant on which the keys are tried.
 
     """
@@ -340,15 +366,14 @@ def _explain(
 
 
 def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Split keys by whether requests still reach a backend with them.
+    """Separate the keys with which nginx answers every request itself, so that none reaches a backend, from the other keys.
 
     Args:
-        settings: The keys with their values.
+        settings: Key → value.
         tried: The variant on which the keys are tried.
 
     Returns:
-        The keys with which no request reaches a backend, each with the directive that answers instead; and the other keys with their
-        values.
+        (key → the nginx directive that answers, key → value of all other keys).
 
     """
     left, answers = dict(settings), dict[str, str]()
@@ -361,13 +386,13 @@ def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str,
 
 
 def _choose_root(values: Mapping[str, str], root: str) -> str:
-    """Return the root variant on which the keys can be set, with these values.
+    """Return the root (a variant without a baseline) on which keys with these values can be set.
 
-    With `use-proxy-protocol` the proxy expects PROXY protocol, so the root has a load balancer. With
-    `force-ssl-redirect` the load uses TLS, except for a load of redirects.
+    With `use-proxy-protocol: true` the proxy expects PROXY protocol, so the root has a load balancer in front. With
+    `force-ssl-redirect: true` the root has TLS, unless the load is one of redirects.
 
     Args:
-        values: The keys with their values.
+        values: Key → value.
         root: The root that the keys need regardless of their values.
 
     """
@@ -382,9 +407,15 @@ def _choose_root(values: Mapping[str, str], root: str) -> str:
 
 
 def _select_accepted(changed: Mapping[str, str], variant: str) -> dict[str, str]:
-    """Return as many keys as nginx accepts together, in their order.
+    """Return as many of some keys as nginx accepts together, with their values and in their order.
 
-    Switches are tried first: where one key turns on another that nginx refuses, the other is left out.
+    Keys that are switches (true or false) are tried first. If such a key turns on another one that nginx refuses, the other one is left
+    out.
+
+    Args:
+        changed: Key → value.
+        variant: The variant on which the keys are tried.
+
     """
     if not keys.refusal(changed, variant):
         return dict(changed)
@@ -399,10 +430,15 @@ def _select_accepted(changed: Mapping[str, str], variant: str) -> dict[str, str]
 
 
 def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, str] | None:
-    """Return the other keys without which nginx refuses the key, or nothing changes.
+    """Return the fewest other keys that a key needs: without them nginx refuses the key, or the key changes nothing.
+
+    Args:
+        key: The key.
+        settings: Key → value, of all keys.
+        root: The variant on which the keys are tried.
 
     Returns:
-        The fewest such keys; None where nothing changes even with all of them.
+        Key → value of the needed keys; empty if it needs none. None: it changes nothing even with all other keys.
 
     """
     others = sorted(settings, key=lambda name: -len(commonprefix([name, key])))
@@ -441,7 +477,10 @@ def _build_setting(
 
 
 def _group_keys(singles: Sequence[KeySetting]) -> Iterator[tuple[set[str], str]]:
-    """Yield groups of keys that need each other, or decide one directive together, each with its root."""
+    """Yield (names of the keys, root) for each group of related keys: they need each other, or decide one directive together.
+
+    A root is the variant without a baseline on which the keys are set.
+    """
     groups: list[tuple[set[str], set[object], str]] = []
     for item in singles:
         names, subjects = {*item.values, *item.needs}, {check.subject for check in item.checks}

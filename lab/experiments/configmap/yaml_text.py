@@ -43,16 +43,16 @@ _PACKED = {
 
 
 class NotYamlError(UsageError):
-    """The error for a text that no YAML parser accepts; the text may have another form."""
+    """A text is not YAML. It may still be a file of another form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar of a YAML text, as it is written and as Helm prints it.
+    """A single value (scalar) in a YAML text, as it is written and as Helm prints it.
 
     Attributes:
         text: The text as written.
-        helm: The text that Helm prints for the scalar; None if it is YAML's null.
+        helm: The text that Helm prints for the value; None if it is YAML's null.
 
     """
 
@@ -65,18 +65,18 @@ class Scalar:
 
 
 def text_at(value: Value | None, key: str) -> str:
-    """Return the text of a key in a mapping; an empty text where there is no mapping, no such key or no scalar."""
+    """Return the text of a key in a mapping; empty if the value is no mapping, lacks the key, or has no scalar there."""
     item = value.get(key) if isinstance(value, Mapping) else None
     return item.text if isinstance(item, Scalar) else ""
 
 
 def decode_text(place: str, content: bytes, reader: str) -> str:
-    """Decode a file that is UTF-8, or UTF-16 with a byte order mark, and end its lines with a newline alone.
+    """Decode a file that is UTF-8, or UTF-16 with a byte order mark; line ends become a newline alone.
 
     Args:
-        place: The place of the errors.
+        place: The name of the file, for errors.
         content: The bytes of the file.
-        reader: The command that reads the file, for the end of a pipe in a remedy (see `lab.base.handing.piped_command`).
+        reader: The shell command that reads such a file from a pipe. Remedies in errors end in it.
 
     Raises:
         UsageError: The file is packed or encrypted, or has another encoding.
@@ -96,11 +96,15 @@ def decode_text(place: str, content: bytes, reader: str) -> str:
 
 
 def parse_documents(place: str, text: str) -> list[Value]:
-    """Return every document that is not empty.
+    """Parse a text as YAML, and return its documents; empty documents are left out.
+
+    Args:
+        place: The name of the file, for errors.
+        text: The text.
 
     Raises:
         NotYamlError: The text is not YAML.
-        UsageError: A key is repeated.
+        UsageError: A mapping has a key twice, or the text is nested too deep.
 
     """
     try:
@@ -123,13 +127,13 @@ def parse_documents(place: str, text: str) -> list[Value]:
 
 
 def _convert(place: str, node: yaml.Node, twice: list[str], cache: dict[int, Value], depth: int = 0) -> Value:
-    """Return the value of a node.
+    """Convert a node of a YAML document to a mapping, a list or a scalar.
 
     Args:
-        place: The place of the errors.
+        place: The name of the file, for errors.
         node: The node.
         twice: Receives a message for every repeated key.
-        cache: The values of nodes by id, since an anchor's node may occur in a thousand places.
+        cache: id of a node → its value. A node with a YAML anchor may occur in a thousand places.
         depth: The number of nodes around this one.
 
     """
@@ -167,7 +171,12 @@ def _convert(place: str, node: yaml.Node, twice: list[str], cache: dict[int, Val
 
 
 def _convert_word(text: str) -> tuple[str | None, bool]:
-    """Return a bare word as sigs.k8s.io/yaml reads it and Helm prints it, and whether it is no text."""
+    """Convert a YAML word without quotes as Helm does (by sigs.k8s.io/yaml): `yes → true`, `0x10 → 16`.
+
+    Returns:
+        (the text that Helm prints; None for null, whether YAML converts the word to another type than text).
+
+    """
     if text in _NULL:
         return None, True
     # The words of YAML 1.1, in these three spellings only.

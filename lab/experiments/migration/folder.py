@@ -46,18 +46,21 @@ MIN_VALUE_LETTERS = 4
 
 
 def writable_lines(migration: Migration) -> list[Line]:
-    """Return the settings that manifests can hold; those of the user's file come last, so that they win."""
+    """Return the settings of a migration that manifests can hold.
+
+    Settings of the user's files come last, so that they override the others.
+    """
     lines = (*migration.extras, *migration.defaults, *migration.settings)
     return [line for line in lines if line.standing == "set"]
 
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
-    """Return whether a folder of manifests has the system."""
+    """Return whether a folder of manifests contains the overlay (the variant's kustomization) of a system."""
     return (manifests / "overlays" / system / _FILE).exists()
 
 
 def write_overlay_with(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
-    """Write an overlay of the system with these settings, and return its name.
+    """Write an overlay (variant) of a system with some of the user's settings, and return its name: `SYSTEM-yours`.
 
     Args:
         manifests: A folder of manifests that has the system.
@@ -113,7 +116,7 @@ def write_overlay_with(manifests: Path, migration: Migration, lines: Sequence[Li
 
 
 def export_manifests(folder: Path, migrations: Iterable[Migration], manifests: Path = MANIFESTS) -> list[str]:
-    """Write the manifests of each successor, as shipped and with the user's settings, into a new or empty folder.
+    """Write the manifests of each successor of ingress-nginx, as shipped and with the user's settings, into a new or empty folder.
 
     The folder appears complete or not at all.
 
@@ -123,7 +126,7 @@ def export_manifests(folder: Path, migrations: Iterable[Migration], manifests: P
         manifests: The folder of manifests to copy from.
 
     Returns:
-        Notes about successors without manifests.
+        A note for each successor for which there are no manifests.
 
     Raises:
         UsageError: The folder is not empty, or cannot be written.
@@ -150,7 +153,16 @@ def export_manifests(folder: Path, migrations: Iterable[Migration], manifests: P
 
 
 def _copy_tree(start: Path, manifests: Path, folder: Path) -> None:
-    """Copy a kustomization and all folders that it refers to, directly or indirectly, without the tables."""
+    """Copy the folder of a kustomization, and all folders that it refers to directly or indirectly.
+
+    Files with tables (`*.tsv`) are left out.
+
+    Args:
+        start: The folder of the kustomization.
+        manifests: The folder of manifests that contains it.
+        folder: The folder to copy into, with the same layout.
+
+    """
     left, visited = [start.resolve()], set[Path]()
     while left:
         source = left.pop()
@@ -165,9 +177,15 @@ def _copy_tree(start: Path, manifests: Path, folder: Path) -> None:
 
 
 def _patch_arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    """Yield the patch that sets the container's arguments; `--name=` takes one argument, `--name` takes two.
+    """Yield the patch that adds command-line arguments to the proxy's container; nothing if there are none to set.
 
-    An argument of an entry point that the deployment does not have is left out, since it would make a new one.
+    A setting that ends in `=` becomes one argument (`--name=value`), any other one two (`--name value`). An argument for an entry point
+    that the deployment lacks is left out, since it would create this entry point.
+
+    Args:
+        rendered: The rendered objects of the system.
+        lines: The settings that are arguments.
+
     """
     if not lines:
         return
@@ -189,17 +207,17 @@ def _patch_arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iter
 def _write_fields(
     folder: Path, base: Path, kind: str, fields: Sequence[tuple[str, Any]], rendered: kustomize.Objects
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Set fields of an object: by patches if the base has an object of this kind, or else by a new file.
+    """Set fields of an object: by patches if the base has an object of this kind, and otherwise in a new file.
 
     Args:
-        folder: The folder that a new file is written into.
+        folder: The folder for the new file.
         base: The folder of the base.
         kind: The kind of the object.
-        fields: Pairs of a field's path and value.
-        rendered: The objects of the base.
+        fields: (path of the field, value) for each field.
+        rendered: The rendered objects of the base.
 
     Returns:
-        The patches, and the names of new files; one of the two lists is empty.
+        (patches, names of new files). One of the two lists is empty.
 
     """
     existing = next((obj for obj in rendered if obj["kind"] == kind), None)
@@ -225,7 +243,10 @@ def _dump_yaml(content: Any) -> str:
 
 
 def _normalize(text: str) -> str:
-    """Return the same text for `proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize`."""
+    """Reduce a name to its lower-case letters and digits, so that differently written names are equal.
+
+    `proxy_busy_buffers_size`, `proxy-busy-buffers-size` and `proxyBusyBuffersSize` give one text.
+    """
     return "".join(filter(str.isalnum, text)).lower()
 
 
@@ -234,15 +255,18 @@ Refusal = Callable[[str], "str | None"]
 
 
 def write_accepted(manifests: Path, migration: Migration, refusal: Refusal) -> tuple[str | None, list[str]]:
-    """Write the overlay with every setting that is accepted; refused settings are left out one after the other.
+    """Write an overlay (variant) of a system with as many of the user's settings as it accepts, and return its name.
+
+    If the overlay is refused, the setting that the message names is left out, and so on until it is accepted.
 
     Args:
         manifests: A folder of manifests that has the system.
         migration: The migration to the system.
-        refusal: Returns why an overlay is not measurable.
+        refusal: Returns why an overlay is not measurable; None if it is.
 
     Returns:
-        The name of the overlay, or None if it is refused without any setting to blame; and notes.
+        (name of the overlay, notes about settings that were left out). The name is None if the overlay is refused and the message names no
+        setting.
 
     """
     lines, notes = writable_lines(migration), list[str]()
@@ -268,16 +292,16 @@ def write_accepted(manifests: Path, migration: Migration, refusal: Refusal) -> t
 
 
 def add_variants(plan: MigrationPlan, manifests: Path, target: Target) -> tuple[str, list[str], list[str]]:
-    """Add the overlays of a plan to a copy of the manifests, and return the variants to measure.
+    """Add the overlays (variants) for a migration to a copy of the manifests, and return the variants to measure.
 
     Args:
-        plan: The plan.
+        plan: The plan of the migration.
         manifests: The copy of the manifests.
         target: The target.
 
     Returns:
-        The variant of ingress-nginx with the user's file, or the baseline itself where the file changes nothing
-        measurable; the variants of the successors; and notes.
+        (baseline, successors, notes). The baseline is the variant of ingress-nginx with the user's file. It is plain ingress-nginx if the
+        file changes nothing that can be measured. The successors are the variants of other systems.
 
     Raises:
         UsageError: No successor is measurable here.

@@ -30,16 +30,16 @@ _BY_HAND = "a successor needs routes of their own for TCP and UDP (TCPRoute, UDP
 def plan_migration(
     place: str, content: bytes | None, ingresses: Sequence[tuple[str, bytes]] = (), to: Sequence[str] = ()
 ) -> MigrationPlan:
-    """Plan the migration to all successors, or to those named.
+    """Plan the migration of a user's files from ingress-nginx to some of its successors, or to all of them.
 
     Args:
         place: The name of the file with the ConfigMap.
-        content: The file with the ConfigMap; None: there is none, so that ingress-nginx's defaults count.
-        ingresses: The names and contents of files with Ingresses.
-        to: The successors; empty for all.
+        content: The content of that file; None: there is none, so ingress-nginx's defaults are migrated.
+        ingresses: (name, content) of each file with Ingresses.
+        to: The names of the successors; empty: all.
 
     Raises:
-        UsageError: `bench --configmap` would refuse the file, a file of Ingresses has none, or nothing is set.
+        UsageError: The ConfigMap's file is refused as `bench --config` would refuse it, a file of Ingresses has none, or nothing is set.
 
     """
     tables = [table.load_table(system) for system in dict.fromkeys(to or table.list_successors())]
@@ -66,14 +66,17 @@ def plan_migration(
 def sort_files(
     files: Sequence[tuple[str, bytes]], named: Sequence[tuple[str, bytes]] = ()
 ) -> tuple[tuple[str, bytes] | None, list[tuple[str, bytes]]]:
-    """Return which of several files has the ConfigMap, None for none of them, and those that have Ingresses alone.
+    """Find out which of several files has the ConfigMap; all others must have Ingresses only.
 
     Args:
-        files: The names and contents of the files.
-        named: The file that is named as that with the ConfigMap, if any.
+        files: (name, content) of each file.
+        named: (name, content) of the file that the user named as that with the ConfigMap; empty: none.
+
+    Returns:
+        (the file with the ConfigMap, or None without one; the other files).
 
     Raises:
-        UsageError: Two files are not files of Ingresses alone.
+        UsageError: More than one file has settings of the controller.
 
     """
     configmaps = [*named, *(file for file in files if not _holds_ingresses_alone(*file))]
@@ -94,7 +97,11 @@ def _holds_ingresses_alone(place: str, content: bytes) -> bool:
 def _read_ingresses(place: str, content: bytes, notes: list[str], names: list[str]) -> list[Annotation]:
     """Return the annotations of all Ingresses in a file.
 
-    `notes` receives a note for every other object, and `names` the names of the Ingresses.
+    Args:
+        place: The name of the file.
+        content: The content of the file.
+        notes: Receives a note for every other object.
+        names: Receives the names of the Ingresses.
 
     Raises:
         UsageError: The file has no Ingress.
@@ -114,9 +121,14 @@ def _read_ingresses(place: str, content: bytes, notes: list[str], names: list[st
 
 
 def _find_annotations(place: str, value: Value, notes: list[str], names: list[str]) -> Iterator[Annotation]:
-    """Yield the ingress-nginx annotations of all Ingresses in a document.
+    """Yield the annotations for ingress-nginx of all Ingresses in a document.
 
-    `notes` receives a note for any other annotation, and `names` the names of the Ingresses.
+    Args:
+        place: The name of the file, for notes.
+        value: The document.
+        notes: Receives a note for any other annotation.
+        names: Receives the names of the Ingresses.
+
     """
     for kind, name, meta in _find_objects(value):
         if kind != "Ingress":
@@ -140,9 +152,14 @@ def _find_annotations(place: str, value: Value, notes: list[str], names: list[st
 
 
 def _find_objects(value: Value, list_kind: str = "") -> Iterator[tuple[str, str, Mapping[str, Value]]]:
-    """Yield the kind, the name with its namespace, and the metadata of every object in a document, lists included.
+    """Yield (kind, name, metadata) of every Kubernetes object in a document, also of those in lists.
 
-    `list_kind` is the kind that the list gives to all its items; empty where it gives none.
+    A name is preceded by its namespace: `shop/web`.
+
+    Args:
+        value: The document.
+        list_kind: The kind that the surrounding list gives to all its items; empty where it gives none.
+
     """
     if not isinstance(value, Mapping):
         return
@@ -159,7 +176,10 @@ def _find_objects(value: Value, list_kind: str = "") -> Iterator[tuple[str, str,
 
 
 def _note_other_settings(place: str, value: Value) -> Iterator[str]:
-    """Yield a note for settings outside of the ConfigMap and of Ingresses: in objects, and in values of the chart."""
+    """Yield a note for each setting of ingress-nginx outside of its ConfigMap and of Ingresses.
+
+    Such settings are the ConfigMaps of TCP and UDP services, and arguments of the controller, in objects and in values of the Helm chart.
+    """
     if not isinstance(value, Mapping):
         for item in value if isinstance(value, list) else []:
             yield from _note_other_settings(place, item)

@@ -39,16 +39,18 @@ For a far larger number scipy's distribution is NaN.
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """The effect of known work on one variant's primary metric, over a whole run and in its groups of ten blocks.
+    """The measured effect of known work (a variant with extra work) on the variant's primary metric.
+
+    The effect is estimated over the whole run, and in groups of ten blocks (repetitions), as if each group were a run.
 
     Attributes:
-        variant: The arm of the variant.
+        variant: The name of the arm (variant of the run).
         point: The name of the load point.
-        metric: The metric's name in the catalogue.
+        metric: The metric's name.
         estimate: The effect over the whole run.
         sd: The standard deviation of the A/A pair (the baseline against itself), as a log-ratio; None where it has no interval.
-        claimed: The number of groups of ten blocks in which the effect was claimed, that is, significant after adjustment.
-        tens: The number of groups of ten blocks in which the effect was judged, that is, has a decision.
+        claimed: The number of groups in which the effect was claimed, that is, significant after adjustment.
+        tens: The number of groups in which the effect was judged at all.
 
     """
 
@@ -62,19 +64,19 @@ class Injected:
 
     @property
     def promised(self) -> float | None:
-        """The probability that ten blocks claim an effect of this size; None where the noise is not known."""
+        """The probability that ten blocks (repetitions) claim an effect of this size; None where the noise is not known."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
-    """Return the probability that a run claims the sign of an effect, where it is the only one in its family.
+    """Return the statistical power: the probability that a run claims an effect, if it is the only one that the run judges.
 
     It follows from the noncentral t distribution, as in `power.compute_mde`.
 
     Args:
         effect: The effect, as a log-ratio.
         sd: The standard deviation of one block, as a log-ratio.
-        blocks: The number of blocks, six or more.
+        blocks: The number of blocks (repetitions), six or more.
 
     """
     if not sd:
@@ -84,11 +86,14 @@ def power(effect: float, sd: float, blocks: int) -> float:
 
 
 def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
-    """Return what pairs show of known costs in a run, and how often its groups of ten blocks claim each effect.
+    """Return what a run shows of known costs, and how often groups of ten of its blocks claim each effect.
+
+    A block is one repetition of the run's plan.
 
     Returns:
-        The known costs as pairs and as solo samples show them, None where no variant with a known cost was measured in both ways; and the
-        judged effect on the primary metric of every variant.
+        (known costs, effects). The known costs are compared between pairs (two variants measured at once) and solo samples (a variant has
+        the machine alone); None where no variant with a known cost was measured in both ways. The effects are the judged ones of all
+        variants in their primary metrics.
 
     Raises:
         UsageError: The run has fewer than ten blocks.
@@ -120,7 +125,13 @@ def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
 
 
 def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Effect]:
-    """Return the effects of all arms of one role, by arm, point, metric and the arm that the arm is compared with."""
+    """Return the effects of all arms (variants of a run) with one role: (arm, load point, metric, arm it is compared with) → effect.
+
+    Args:
+        summary: The summary of the run.
+        role: `variant`, or `again` for the baseline measured a second time.
+
+    """
     return {
         (row.arm.name, row.point.name, effect.metric, effect.against): effect
         for row in summary.rows
@@ -130,9 +141,16 @@ def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str]
 
 
 def summarise_ten(record: RunRecord, samples: Sequence[Sample], histogram_of: HistogramOf, first: int) -> Summary:
-    """Summarise ten blocks, from block `first` on, as if they were a run.
+    """Summarise ten blocks (repetitions) of a run as if they were an entire run.
 
-    Block 0 belongs to every ten: runs of earlier labs have the direct reference there.
+    Block 0 is added to every ten, since old runs have the direct reference (the backend without a proxy) there.
+
+    Args:
+        record: The run's record.
+        samples: The run's samples.
+        histogram_of: Returns the latency histogram of a sample.
+        first: The number of the first of the ten blocks.
+
     """
     blocks = range(first, first + TEN)
     orders = [order for order, slot in enumerate(record.slots, start=1) if slot[0] in blocks or slot[0] == 0]
@@ -148,7 +166,14 @@ def summarise_ten(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
 
 
 def find_faults(costs: KnownCosts | None) -> str:
-    """Return what is wrong with what pairs show of known costs, and what to do; empty where nothing is wrong."""
+    """Return what is wrong with known costs as pairs show them, and what to do about it; empty if nothing is wrong.
+
+    A pair is two variants measured at once. A known cost should be as large in pairs as when each variant has the machine alone.
+
+    Args:
+        costs: The known costs, measured in both ways; None: there are none.
+
+    """
     if costs is None:
         return ""
     faults = [f"other as a pair than alone: {cost.variant}" for cost in costs.costs if not cost.agrees]
@@ -157,7 +182,7 @@ def find_faults(costs: KnownCosts | None) -> str:
 
 
 def format_injected(injected: Injected) -> str:
-    """Return a line for people: a variant's effect, how many tens claimed it, and the promised share of tens."""
+    """Return a line for people: an effect, in how many groups of ten blocks it was claimed, and in how many that was expected."""
     interval = format_interval(*(injected.estimate.interval or (None, None)))
     resolution = None if injected.sd is None else compute_mde(injected.sd, TEN)
     promised = "no A/A interval, so nothing was promised"

@@ -25,7 +25,13 @@ SWEEP = "quick"
 
 
 def estimate_s(sweep: str) -> float:
-    """Estimate the seconds of the run: every load three times in each block (the baseline, its A/A arm and the direct reference).
+    """Return the estimated seconds of the run that `measure_overhead` times.
+
+    Each load of the sweep is made by three arms in each of three blocks: the baseline, its A/A arm (the baseline again) and the direct
+    reference (the backend without a proxy).
+
+    Args:
+        sweep: The name of the sweep (a list of load points).
 
     Raises:
         UsageError: The sweep is unknown.
@@ -35,14 +41,16 @@ def estimate_s(sweep: str) -> float:
 
 
 def measure_overhead(sweep: str) -> list[str]:
-    """Time `lab bench` of the baseline at the loads of a sweep; return where the time went, as lines.
+    """Run `lab bench` with the baseline at the loads of a sweep, and return lines that say where its time went.
 
-    The run is on the local target. It may take an hour plus four times the estimate, because samples are measured up to three times and
-    other machines are slower.
+    The run is on the local target. It may take up to an hour plus four times the estimate, because samples are measured up to three times
+    and other machines are slower.
+
+    Args:
+        sweep: The name of the sweep (a list of load points).
 
     Raises:
-        MeasuringError: The run cannot be started, hangs, leaves no run, or stops before all cells of its plan are measured. Exit status 1
-            alone does not show the last case.
+        MeasuringError: The run cannot be started, hangs, leaves no run, or stops before everything in its plan is measured.
 
     """
     place, arguments = (
@@ -78,7 +86,7 @@ def measure_overhead(sweep: str) -> list[str]:
 
 
 def split_wall_time(samples: Sequence[Sample], wall_s: float) -> list[str]:
-    """Divide the wall time of a run into starts of systems, measuring and the lab's own time; return it as lines.
+    """Divide the wall time of a run into starting systems, measuring, and the lab's own time; return the result as lines of text.
 
     Args:
         samples: The samples of the run.

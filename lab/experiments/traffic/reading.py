@@ -40,7 +40,7 @@ _LATEST_S = 1e11
 
 
 class LogLine(NamedTuple):
-    """What is read of one line. The host is empty where the format has none."""
+    """The values read from one line of an access log. The host is empty if the log's format has none."""
 
     time_s: float
     host: str
@@ -51,14 +51,14 @@ class LogLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccessLog:
-    """The requests of an access log.
+    """The requests in an access log.
 
     Attributes:
         format: The name of the log's format.
-        hosts_are: What the format has in the place of a host.
-        lines: The lines that were read.
-        unread: The number of the others.
-        first_unread: The number of the first of them, from 1; 0 for none.
+        hosts_are: What the log has as hosts, in words: for example `hosts`, or `first path segments` for a format without hosts.
+        lines: The lines that could be read.
+        unread: The number of lines that could not be read.
+        first_unread: The number of the first such line, from 1; 0: there is none.
 
     """
 
@@ -74,14 +74,14 @@ ReadLine = Callable[[str], LogLine | None]
 
 
 def read_log(place: str, content: bytes) -> AccessLog:
-    """Read an access log, packed by gzip or not.
+    """Read the requests of an access log, which may be packed by gzip.
 
     Args:
         place: The name of the file, for errors.
         content: The content of the file.
 
     Raises:
-        UsageError: It is empty, or no more than half of its lines are of a known format.
+        UsageError: The file is empty, or half of its lines or more are not in the format that fits it best.
 
     """
     try:
@@ -120,7 +120,16 @@ def _explain_unread(
     nearest: str,
     formats: Mapping[str, object],
 ) -> UsageError:
-    """Return the error for a file that is no log in a known format, with the first line that is not."""
+    """Return the error for a file that is no access log in a known format; it quotes the first line that cannot be read.
+
+    Args:
+        place: The name of the file.
+        numbered: Number of a line, from 1 → its text.
+        first: The number of the first line that cannot be read.
+        nearest: The name of the format that fits best; empty: none fits any line.
+        formats: The known formats by name.
+
+    """
     text = "".join(character if character.isprintable() else "?" for character in numbered[first].strip())
     subject = f'"{text[:QUOTED_CHARACTERS]}{"…" if len(text) > QUOTED_CHARACTERS else ""}"'
     remedy = f"known formats: {', '.join(formats)}"
@@ -133,7 +142,13 @@ def _explain_unread(
 
 
 def _make_reader(pattern: str, parts: Mapping[str, str]) -> ReadLine:
-    """Return the reader of lines that match a pattern of the table."""
+    """Return a function that reads log lines of one format; the function returns None for a line of another format.
+
+    Args:
+        pattern: The format's regular expression, whose groups are the fields of a line.
+        parts: Abbreviation in the pattern → the expression that replaces it.
+
+    """
     for name, part in parts.items():
         pattern = pattern.replace(name, part)
     match = re.compile(pattern).match
@@ -146,7 +161,12 @@ def _make_reader(pattern: str, parts: Mapping[str, str]) -> ReadLine:
 
 
 def _make_json_reader(fields: Mapping[str, Sequence[str]]) -> ReadLine:
-    """Return the reader of lines that are JSON objects with these names of fields."""
+    """Return a function that reads log lines that are JSON objects; the function returns None for any other line.
+
+    Args:
+        fields: Field of a log line (`time`, `host`, …) → the names that it may have in the objects, in order of preference.
+
+    """
 
     def read(text: str) -> LogLine | None:
         row = _parse_object(text)
@@ -162,7 +182,10 @@ def _make_json_reader(fields: Mapping[str, Sequence[str]]) -> ReadLine:
 
 
 def _parse_object(text: str) -> dict[str, Any]:
-    """Parse a line as a JSON object, with the fields of objects in it as `a.b`; empty for anything else."""
+    """Parse a log line as a JSON object: name → value; empty for any other line.
+
+    A field `b` of an inner object `a` gets the name `a.b`. Text in front of the object is ignored.
+    """
     try:
         row = json.loads(text[text.index("{") :])
     except ValueError:
@@ -179,9 +202,13 @@ def _parse_object(text: str) -> dict[str, Any]:
 
 
 def _make_line(values: Mapping[str, str | None]) -> LogLine | None:
-    """Return the line with these fields; None where one is missing or no such value.
+    """Return a log line with these values; None if the time, method, path or size is not valid.
 
-    A path loses its query. Of a whole URL the host counts.
+    The query of a path is removed. If the path is an entire URL, its host replaces the field `host`.
+
+    Args:
+        values: Field (`time`, `host`, `method`, `path`, `size`) → its text in the log, or None.
+
     """
     method, path, size = values.get("method") or "", values.get("path") or "", values.get("size") or "-"
     time_s = parse_time_s(values.get("time") or "")
@@ -201,9 +228,10 @@ def _make_line(values: Mapping[str, str | None]) -> LogLine | None:
 
 @lru_cache(maxsize=4096)
 def parse_time_s(text: str) -> float | None:
-    """Return the seconds since 1970 of a time in a log; None for anything else.
+    """Parse a time as access logs write it, and return the seconds since 1970; None for anything else.
 
-    Known are `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655`, ISO 8601, and seconds, ms, µs or ns since 1970.
+    Known forms are `10/Oct/2000:13:55:36 -0700`, `06/Feb/2009:12:14:14.655`, ISO 8601 with colons, and a number of seconds, ms, µs or ns
+    since 1970. A time without a zone counts as UTC.
     """
     try:
         if "/" in text:

@@ -32,11 +32,11 @@ LEAST_REQUESTS, LONGEST_S = 1000, 60.0
 
 
 def make_traffic(log: AccessLog, seed: int) -> Traffic:
-    """Return the mix of an access log's requests.
+    """Return the mix of requests in an access log: how often each method, host, path and size occurs, and at which intervals.
 
     Args:
         log: The log.
-        seed: The seed of the order in which the mix is requested.
+        seed: The seed of the random order in which the mix is requested.
 
     """
     hosts_are = log.hosts_are if any(line.host for line in log.lines) else PATHS
@@ -73,17 +73,31 @@ def make_traffic(log: AccessLog, seed: int) -> Traffic:
 
 
 def _host_of(line: LogLine, hosts_are: str) -> str:
-    """Return what stands for a line's host: its own, or the first segment of its path."""
+    """Return the host of a log line. In a log without hosts, the first segment of the path takes its place.
+
+    Args:
+        line: The log line.
+        hosts_are: What the log has as hosts; PATHS for a log without hosts.
+
+    """
     return line.path.split("/", 2)[1] if hosts_are == PATHS and "/" in line.path else line.host
 
 
 def _rank(values: Iterator[tuple[str, str]] | Sequence[str]) -> Mapping[object, int]:
-    """Return the rank of each value by its frequency, from 0; equally frequent ones in the order of their first."""
+    """Return value → its rank by frequency: 0 is the most frequent value. Of equally frequent ones, the earlier value comes first."""
     return {value: rank for rank, (value, _) in enumerate(Counter[object](values).most_common())}
 
 
 def _group_sizes(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield (size, count) of about so many sizes: those that are frequent, and the mean of each group of others."""
+    """Yield (size in bytes, number of requests), with about as many different sizes as `most` allows.
+
+    Frequent sizes stay as they are. The other sizes are sorted and divided into groups, and the mean of each group replaces its sizes.
+
+    Args:
+        sizes: The size of each request in bytes.
+        most: The approximate number of different sizes to yield.
+
+    """
     counts = Counter(sizes)
     least = len(sizes) / most if len(counts) > most else 0
     frequent = {size: count for size, count in counts.items() if count >= least}
@@ -95,10 +109,17 @@ def _group_sizes(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 
 
 def _spread_times(times_s: Sequence[float]) -> tuple[np.ndarray, float]:
-    """Return the sorted times of requests, and the seconds over which they are spread.
+    """Return the times of all requests in ascending order, and the seconds that so many requests take at the log's rate.
 
-    A log with whole seconds has many requests at one time: they are spread over their second evenly. Its first and last second are not
-    whole: the seconds between them show the rate, if they have most of the requests.
+    Times with fractions of a second are returned as they are. In a log with whole seconds, many requests have one time: the requests of
+    each second are spread evenly over that second.
+
+    The first and the last second of such a log are usually partial. Their requests are returned like all others. But the rate is that of
+    the seconds between them, if these have more than half of all requests.
+
+    Args:
+        times_s: The times of the requests in the log, in seconds since 1970.
+
     """
     sorted_s = np.sort(np.array(times_s))
     span_s = float(sorted_s[-1] - sorted_s[0])
@@ -112,7 +133,14 @@ def _spread_times(times_s: Sequence[float]) -> tuple[np.ndarray, float]:
 
 
 def _find_gaps(times_s: np.ndarray) -> tuple[float, ...]:
-    """Return quantiles of the gaps between requests, over their mean; empty for fewer than two requests."""
+    """Return quantiles of the gaps between successive requests, each divided by the mean of the quantiles.
+
+    The result is empty if there are fewer than two requests, or if all of them came at one time.
+
+    Args:
+        times_s: The times of the requests in ascending order, in seconds.
+
+    """
     gaps = np.diff(times_s)
     if not gaps.size or not gaps.sum():
         return ()
@@ -121,14 +149,14 @@ def _find_gaps(times_s: np.ndarray) -> tuple[float, ...]:
 
 
 def make_sweep(traffic: Traffic, rate_rps: float | None) -> Sweep:
-    """Return the sweep `traffic` with this mix: saturation, and a rate.
+    """Return the sweep `traffic` (a list of two load points) with a mix of requests: one point at saturation, one at a rate.
 
     Args:
         traffic: The mix.
-        rate_rps: The rate; None for that of the log, or else of the sweep's file.
+        rate_rps: The rate in requests per second; None: the rate of the log, or without a log that of the sweep's file.
 
     Raises:
-        UsageError: The log's rate is no rate for a load.
+        UsageError: The log's rate is too low or too high for a load.
 
     """
     _, sweep = load_sweep(SWEEP)

@@ -57,13 +57,19 @@ receiving: set[int] = set()
 
 
 def parse_headers(lines: list[bytes]) -> list[tuple[str, str]]:
-    """Return the names and values of header lines."""
+    """Return (name, value) for each line of an HTTP header."""
     pairs = (line.decode("latin-1").rstrip("\r\n").partition(":") for line in lines)
     return [(name, value.strip()) for name, _, value in pairs if name]
 
 
 async def read_body(reader: asyncio.StreamReader, values: dict[str, str]) -> tuple[bytes, list[tuple[str, str]]]:
-    """Return the body and the trailers of a request with these headers."""
+    """Read the body of a request from a connection, and return the body and its trailers (headers after a chunked body).
+
+    Args:
+        reader: The connection, after the request's headers were read.
+        values: Name of a header, in lower case → its value.
+
+    """
     if "chunked" not in values.get("transfer-encoding", "").lower():
         return await reader.readexactly(int(values.get("content-length") or 0)), []
     body, trailers = b"", list[bytes]()
@@ -75,7 +81,14 @@ async def read_body(reader: asyncio.StreamReader, values: dict[str, str]) -> tup
 
 
 def encode(body: bytes, framing: str) -> tuple[str, bytes]:
-    """Return the headers that tell a body's end, and the body as it goes over the wire."""
+    """Return the header that shows where a body ends, and the body in the form in which it is sent.
+
+    Args:
+        body: The body.
+        framing: How the end shows: `length` (a header with the length), `chunked`, `trailers` (chunked, with a trailer), `close` (end of
+            the connection) or `none`.
+
+    """
     if framing in ("chunked", "trailers"):
         ending = b"X-Lab-Sum: 1\r\n" if framing == "trailers" else b""
         return "Transfer-Encoding: chunked\r\n", b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, ending)
@@ -83,7 +96,14 @@ def encode(body: bytes, framing: str) -> tuple[str, bytes]:
 
 
 async def serve_one(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Receive one request on a connection and answer it; return whether the connection stays open."""
+    """Receive one request on a connection, record it and answer it; return whether the connection stays open.
+
+    Args:
+        port: The port on which the connection was accepted, for the record.
+        reader: The connection's input.
+        writer: The connection's output.
+
+    """
     head = await reader.readuntil(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     method, target, version = (*(part.decode("latin-1") for part in lines[0].split(b" ", 2)), "", "")[:3]
@@ -115,7 +135,7 @@ async def serve_one(port: int, reader: asyncio.StreamReader, writer: asyncio.Str
 
 
 async def serve(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Serve a connection until either side ends it."""
+    """Serve one connection until the client or the server closes it."""
     try:
         while await serve_one(port, reader, writer):
             await writer.drain()
@@ -126,7 +146,7 @@ async def serve(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamW
 
 
 async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer a request of the lab: the probe of the kubelet, or a take."""
+    """Answer a request of the lab itself: the kubelet's probe, or `GET /take`, which returns and deletes the recorded requests."""
     head, text = await reader.readuntil(b"\r\n\r\n"), "ok"
     if head.startswith(b"GET /take "):
         for _ in range(LOOKS):
@@ -139,7 +159,13 @@ async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def main(control_port: str, *ports: str) -> None:
-    """Serve on all ports until the process is ended."""
+    """Serve on all ports until the process is ended.
+
+    Args:
+        control_port: The port for requests of the lab itself.
+        *ports: The ports to record, one for each Service; a port that ends in `s` speaks TLS.
+
+    """
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if any(text.endswith("s") for text in ports):
         tls.load_cert_chain(Path(__file__).with_name("tls.crt"), Path(__file__).with_name("tls.key"))

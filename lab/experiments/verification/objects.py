@@ -66,16 +66,19 @@ Object = dict[str, Any]
 
 @dataclass(slots=True)
 class UserIngresses:
-    """The Ingresses of a user's files, as every system of a verification gets them.
+    """The Ingresses of a user's files, adapted to the lab for a verification of the systems that serve them.
+
+    A verification compares how systems answer the same requests. One backend of the lab takes the place of all the user's Services.
 
     Attributes:
         ingresses: The Ingresses, in the lab's namespace and with its Services and Secrets.
-        extras: The Secrets that they need.
+        extras: The Secrets that the Ingresses need.
         paths: The paths of the Ingresses.
-        services: The Service of each port of the backend, as `name:port`; those of a canary by weight share a name.
-        ports: The ports of each Service by number or name → its number, and the port of the backend.
+        services: Port of the backend → the Service whose requests arrive there, as `name:port`. If an Ingress is a canary by weight (it
+            gets a random share of another Ingress's requests), all Services so far have one text, since which of them answers is random.
+        ports: Service → its port by number or name → (number of the Service's port, port of the backend).
         secured: The ports of the backend that speak TLS.
-        notes: What is not realised on any system.
+        notes: What no system gets of the user's files.
 
     """
 
@@ -91,14 +94,19 @@ class UserIngresses:
 
     @property
     def tls_hosts(self) -> list[str]:
-        """The hosts of the certificate, the catalogue's first: some systems serve every host with TLS as soon as they have one."""
+        """The hosts for the certificate: those of the lab first, then those of the user's paths with TLS."""
         return list(
             dict.fromkeys([TLS_HOST, CATALOGUE_HOST, *(path.host for path in self.paths if path.tls and path.host)])
         )
 
 
 def read_ingresses(texts: Sequence[tuple[str, str]]) -> UserIngresses:
-    """Return the Ingresses of these texts (place, YAML) for a verification; a text that is no YAML has none."""
+    """Read the Ingresses in a user's files, and adapt them to the lab for a verification.
+
+    Args:
+        texts: (name of a file, its text) for each file. A text that is no YAML is ignored.
+
+    """
     user = UserIngresses()
     for place, text in texts:
         try:
@@ -126,13 +134,18 @@ def _list_paths(spec: Mapping[str, Any]) -> list[Object]:
 
 
 def _make_name(*parts: str) -> str:
-    """Return the name of an object of the lab for one of the user's; a long one ends in a hash."""
+    """Return a valid Kubernetes name made of several parts: `('shop', 'web') → shop-web`. A long name is shortened and ends in a hash."""
     text = re.sub(r"[^a-z0-9-]+", "-", "-".join(filter(None, parts)).lower()).strip("-") or "x"
     return text if len(text) <= 50 else f"{text[:40].strip('-')}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def _modernise(spec: Object) -> list[Object]:
-    """Give an Ingress of v1beta1 the form of networking.k8s.io/v1, and return its backends."""
+    """Convert an Ingress of version v1beta1 to networking.k8s.io/v1 in place, and return all its backends.
+
+    Args:
+        spec: The `spec` of the Ingress, which is changed.
+
+    """
     if "backend" in spec:
         spec["defaultBackend"] = spec.pop("backend")
     paths = _list_paths(spec)
@@ -147,7 +160,14 @@ def _modernise(spec: Object) -> list[Object]:
 
 
 def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> None:
-    """Add an Ingress in the lab's namespace, or a note why it is left out."""
+    """Add one Ingress of the user to `user.ingresses`, adapted to the lab; if no system can serve it, add a note instead.
+
+    Args:
+        user: The user's Ingresses so far.
+        place: The name of the file.
+        raw: The Ingress as it is written in the file.
+
+    """
     metadata, spec = raw.get("metadata") or {}, deepcopy(raw.get("spec") or {})
     space, own_name = str(metadata.get("namespace") or "user"), str(metadata.get("name") or "")
     shown = f"{metadata.get('namespace') or ''}/{own_name}".strip("/")
@@ -197,7 +217,14 @@ def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> Non
 
 
 def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], protocol: str) -> str:
-    """Return why an Ingress cannot be realised on any system; empty if it can."""
+    """Return why no system of a verification can serve an Ingress; empty if they can.
+
+    Args:
+        spec: The `spec` of the Ingress.
+        backends: The backends of the Ingress.
+        protocol: The protocol of its backends, by ingress-nginx's annotation: `HTTP`, `HTTPS`, `GRPC` …
+
+    """
     if protocol not in ("HTTP", "HTTPS", "AUTO_HTTP"):
         return f"backend-protocol {protocol}: the backend of a verification speaks HTTP"
     ports = [(backend.get("service") or {}).get("port") or {} for backend in backends]
@@ -212,7 +239,14 @@ def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], 
 
 
 def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str]) -> None:
-    """Put the lab's Secrets and authentication service in the place of those that an Ingress names."""
+    """Replace the Secrets and the authentication service that an Ingress's annotations name by those of the lab.
+
+    Args:
+        user: The user's Ingresses, which receive the new Secrets.
+        name: The name of the Ingress in the lab.
+        notes: Annotation without its prefix → value; the values are changed.
+
+    """
     if "auth-secret" in notes:
         digest = base64.b64encode(hashlib.sha1(PASSWORD.encode(), usedforsecurity=False).digest()).decode()
         by_file = notes.get("auth-secret-type", "auth-file") == "auth-file"
@@ -227,7 +261,14 @@ def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str
 
 
 def _add_service(user: UserIngresses, service: str, port: int | str) -> int:
-    """Give a Service's port a port of the backend, unless it has one, and return that."""
+    """Return the port of the lab's backend that takes the place of a Service's port; the first call for a Service's port chooses one.
+
+    Args:
+        user: The user's Ingresses, whose `ports` and `services` receive a new port.
+        service: The name of the Service.
+        port: The number or name of the Service's port.
+
+    """
     target = FIRST_PORT + len(user.services) - 1
     _, target = user.ports.setdefault(service, {}).setdefault(port, (port if isinstance(port, int) else target, target))
     user.services.setdefault(target, f"{service}:{port}")
@@ -239,7 +280,7 @@ def _make_object(version: str, kind: str, name: str, **body: Any) -> Object:
 
 
 def _make_tls_secret(name: str, hosts: Sequence[str]) -> Object:
-    """Return a Secret with the certificate of all hosts, which is the same in every Secret."""
+    """Return a Secret with a TLS certificate for several hosts. Equal hosts get an equal certificate."""
     files = certificates.issue(certificates.CertificateRequest(tuple(hosts), certificates.DEFAULT_KEY))
     data = {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}
     return _make_object("v1", "Secret", name, type="kubernetes.io/tls", data=data)
@@ -248,11 +289,16 @@ def _make_tls_secret(name: str, hosts: Sequence[str]) -> Object:
 def realise_configmap(
     given: Mapping[str, str], objects: Mapping[tuple[str, str], Mapping[str, str]]
 ) -> tuple[dict[str, str], list[Object], list[str]]:
-    """Return the ConfigMap of ingress-nginx for a verification, the ConfigMaps that it names, and notes on what is left out.
+    """Adapt the user's ConfigMap of ingress-nginx to the lab for a verification.
+
+    Keys that name objects outside the file, or would refuse the lab's own requests, are removed.
 
     Args:
         given: The keys and values of the user's ConfigMap.
-        objects: The content of the other objects in the user's file, by kind and name.
+        objects: (kind, name) → content of each other object in the user's file.
+
+    Returns:
+        (key → value, the ConfigMaps that the values name, notes about removed keys).
 
     """
     data, extras, notes = dict(given), list[Object](), list[str]()
@@ -280,18 +326,18 @@ def make_manifests(
     config: Mapping[str, str] | None = None,
     extras: Sequence[Object] = (),
 ) -> tuple[list[Object], list[str]]:
-    """Return a system's manifests with the recording backend and the user's routes in place of the lab's.
+    """Return a system's manifests with the user's routes, and with a backend that records requests in place of the usual one.
 
     Args:
-        rendered: The manifests of the system, with the lab's backend and route.
+        rendered: The manifests of the system, with the lab's usual backend and routes.
         user: The user's Ingresses.
-        reads_all: Whether a real controller reads the Ingresses as they are, with annotations and any path type.
-        backend: The address of the backend, which is also the authentication service.
-        config: The data of ingress-nginx's ConfigMap; None for another system.
-        extras: Further objects.
+        reads_all: Whether a real controller reads the Ingresses as they are, with annotations and any type of path.
+        backend: The IP address of the backend, which is also the authentication service.
+        config: The data for ingress-nginx's ConfigMap; None for another system.
+        extras: Further objects to add.
 
     Returns:
-        The manifests, and notes on what of the Ingresses the system does not get.
+        (manifests, notes about parts of the Ingresses that this system does not get).
 
     """
     objects = [deepcopy(dict(obj)) for obj in rendered if obj["kind"] not in ("Ingress", "HTTPRoute")]
@@ -345,7 +391,14 @@ def _open_https(ports: list[Object], port: Object) -> None:
 
 
 def _serve_tls(arguments: list[str]) -> None:
-    """Give Traefik an entry point with TLS; as a controller of Ingresses it is to serve every route there, too."""
+    """Add an entry point for TLS to Traefik's arguments, if they have only one for plain HTTP.
+
+    If the plain entry point serves every route by default, so does the one for TLS.
+
+    Args:
+        arguments: The arguments of the container, which are changed; those of another proxy stay as they are.
+
+    """
     if "--entrypoints.web.address=:80" in arguments and not any("websecure.address" in text for text in arguments):
         arguments.append("--entrypoints.websecure.address=:443")
         if "--entrypoints.web.asdefault=true" in arguments:
@@ -353,7 +406,13 @@ def _serve_tls(arguments: list[str]) -> None:
 
 
 def _record(spec: Object, user: UserIngresses) -> None:
-    """Let the backend's pod run the recording program instead of nginx."""
+    """Change the backend's pod so that it runs the program that records requests, instead of nginx.
+
+    Args:
+        spec: The `spec` of the pod, which is changed.
+        user: The user's Ingresses, which determine the ports.
+
+    """
     spec.pop("initContainers", None)
     (container,) = spec["containers"]
     ports = [f"{number}{'s' if number in user.secured else ''}" for number in user.services]
@@ -372,7 +431,14 @@ def _make_services(user: UserIngresses) -> Iterator[Object]:
 
 
 def _make_ingress(name: str, host: str, secret: str = "") -> Object:
-    """Return the Ingress of a host of the catalogue."""
+    """Return an Ingress that routes all paths of one host of the lab to the backend.
+
+    Args:
+        name: The name of the Ingress.
+        host: The host.
+        secret: The name of the Secret with the host's certificate; empty: no TLS.
+
+    """
     backend = {"service": {"name": "backend", "port": {"number": CATALOGUE_PORT}}}
     rule = {"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
     tls = {"tls": [{"hosts": [host], "secretName": secret}]} if secret else {}
@@ -381,16 +447,16 @@ def _make_ingress(name: str, host: str, secret: str = "") -> Object:
 
 
 def _reduce(ingress: Object, notes: list[str], gateway: bool, served: set[tuple[str, ...]]) -> Object:
-    """Return an Ingress as systems without a controller read it, and add notes on what is left out.
+    """Remove from an Ingress what a system cannot read that has no controller of Ingresses, and return the Ingress.
 
-    These are ingress-nginx's annotations, regular expressions, rules without a host, canaries, the default backend, and paths that
-    another Ingress has. Paths of type ImplementationSpecific become prefixes.
+    Removed are ingress-nginx's annotations, paths that are regular expressions, canaries, the default backend, and paths that another
+    Ingress has already. Rules without a host are removed unless Gateway API is used. Paths of type ImplementationSpecific become prefixes.
 
     Args:
         ingress: The Ingress, which is changed.
-        notes: Receives the notes.
-        gateway: Whether routes of Gateway API are made of it.
-        served: The hosts and paths of earlier Ingresses, to which its own are added.
+        notes: Receives a note for each thing that is removed.
+        gateway: Whether the Ingress will be converted to routes of Gateway API.
+        served: (host, path, type) of the paths of earlier Ingresses; those of this one are added.
 
     """
     place, spec = f"Ingress {ingress['metadata']['name']}", ingress["spec"]
@@ -421,7 +487,7 @@ def _reduce(ingress: Object, notes: list[str], gateway: bool, served: set[tuple[
 
 
 def _make_routes(ingress: Mapping[str, Any], user: UserIngresses) -> Iterator[Object]:
-    """Yield the HTTPRoute of each rule of an Ingress."""
+    """Convert an Ingress to Gateway API: yield one HTTPRoute for each of its rules."""
 
     def refer(name: str, port: Mapping[str, Any]) -> Object:
         named = port.get("number") or port["name"]

@@ -49,15 +49,15 @@ _PLAIN = ("plain", "plain-tls", "exact-path", "prefix-path", "specific-path", "r
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPair:
-    """The outcome for one successor, or for a system that is compared with itself.
+    """How a system's answers differ from those of ingress-nginx, or from its own when it is brought up again.
 
     Attributes:
-        system: The name of the successor.
-        target: The target that it ran on.
-        requests: The number of requests that were compared; 0 if it did not come up.
-        took_s: The seconds that its bring-up and requests took.
+        system: The name of the system; when compared with itself, `NAME against itself NUMBER`.
+        target: The name of the target that it ran on.
+        requests: The number of requests whose answers were compared; 0 if the system did not come up.
+        took_s: The seconds from the system's first bring-up to the end of this comparison.
         differences: The differences.
-        notes: What it did not get of the user's files, and how it ran.
+        notes: What the system did not get of the user's files, and how it ran.
 
     """
 
@@ -71,14 +71,14 @@ class VerifiedPair:
 
 @dataclass(slots=True)
 class VerifiedSystem:
-    """A system that is ready to be brought up for a verification.
+    """A system that is ready to be brought up for a verification (a comparison of its answers with those of ingress-nginx).
 
     Attributes:
-        name: The name of the successor, or of ingress-nginx.
-        target: Where it runs.
-        variant: Its variant, with the user's routes.
-        notes: What it does not get of the user's files, and how it runs.
-        migration: The migration to it; None for ingress-nginx.
+        name: The name of the successor, or `ingress-nginx`.
+        target: The target that it runs on.
+        variant: The system's variant, with the user's routes.
+        notes: What the system does not get of the user's files, and how it runs.
+        migration: The migration to the system; None for ingress-nginx.
 
     """
 
@@ -89,21 +89,29 @@ class VerifiedSystem:
     migration: Migration | None = None
 
     def pair(self, name: str, requests: int, began_s: float, differences: Sequence[Difference]) -> VerifiedPair:
-        """Return the outcome of this system under a name."""
+        """Return the outcome of comparing this system, under a name.
+
+        Args:
+            name: The name of the outcome.
+            requests: The number of compared requests.
+            began_s: The time when the system's bring-up began (`time.monotonic`).
+            differences: The differences.
+
+        """
         took_s = time.monotonic() - began_s
         return VerifiedPair(name, self.target.name, requests, took_s, tuple(differences), tuple(self.notes))
 
 
 @dataclass(slots=True)
 class Verification:
-    """A verification that can start: its systems and requests.
+    """A verification that can start: it sends the same requests to ingress-nginx and to its successors, and compares the answers.
 
     Attributes:
         baseline: ingress-nginx with the user's ConfigMap and Ingresses.
         systems: The successors.
         requests: The requests.
-        services: The Service of each port of the recording backend.
-        notes: What is not realised on any system, and the successors that are left out.
+        services: Port of the recording backend → the Service whose requests arrive there, as `name:port`.
+        notes: What no system gets of the user's files, and the successors that are left out.
 
     """
 
@@ -121,17 +129,17 @@ def prepare(
     manifests: Path,
     target: LocalTarget,
 ) -> Verification:
-    """Make everything of a verification that needs no running system.
+    """Prepare a verification: convert the user's files for each system, and collect the requests to send. No system is started.
 
     Args:
         plan: The plan of the migration.
-        files: The names and contents of the user's files.
-        own: The user's own requests.
+        files: (name, content) of each of the user's files.
+        own: The user's own requests, in addition to those that the lab makes.
         manifests: A copy of the lab's manifests.
-        target: The target that was asked for.
+        target: The target that the user named.
 
     Raises:
-        UsageError: ingress-nginx, or every successor, cannot be realised.
+        UsageError: ingress-nginx, or every successor, cannot be brought up with the user's files.
 
     """
     user = read_ingresses([(place, reading.decode_text(place, content, READER)) for place, content in files])
@@ -159,7 +167,22 @@ def prepare(
 def _prepare_successor(
     migration: Migration, manifests: Path, target: LocalTarget, user: UserIngresses, stand_ins: Mapping[str, str]
 ) -> VerifiedSystem:
-    """Return a successor with what the migration made of the user's files, on the target or else on `local`."""
+    """Return a successor of ingress-nginx with the user's settings and routes, ready to be brought up.
+
+    It runs on the named target if it can, and otherwise on `local`. A program that can replace it on the named target is preferred to
+    `local`.
+
+    Args:
+        migration: The migration to the successor.
+        manifests: A copy of the lab's manifests.
+        target: The target that the user named.
+        user: The user's Ingresses.
+        stand_ins: Name of a system → the variant of the program that can replace it.
+
+    Raises:
+        UsageError: The successor cannot be brought up here.
+
+    """
     name = migration.system
     if not has_manifests(name, manifests):
         raise UsageError(name, "the lab has no manifests of it yet", "")
@@ -190,18 +213,18 @@ def _make_checked(
     data: dict[str, str] | None = None,
     extras: Sequence[dict[str, Any]] = (),
 ) -> VerifiedSystem:
-    """Return a system with the user's routes, without those objects that the target refuses, which are named.
+    """Return a system with the user's routes; routes and keys of the ConfigMap that the target refuses are left out, with a note each.
 
     Args:
         name: The name of the system.
-        variant: Its variant with the lab's routes.
+        variant: The system's variant with the lab's routes.
         target: The target.
         user: The user's Ingresses.
-        data: The data of ingress-nginx's ConfigMap, of which keys that are refused are removed; None for another system.
-        extras: Further objects.
+        data: The data for ingress-nginx's ConfigMap, from which refused keys are removed; None for another system.
+        extras: Further objects to add.
 
     Raises:
-        UsageError: The target refuses the system with what nothing can be left out for.
+        UsageError: The target refuses the system for another reason than a route or key.
 
     """
     pods = [pod.name for pod in target.read(variant.manifests).pods]
@@ -235,13 +258,13 @@ def _make_checked(
 
 
 def _list_routes(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the user's routes among manifests, as Kind/name."""
+    """Return the user's routes among manifests, each as `KIND/NAME`: `Ingress/shop-web`."""
     routes = [obj for obj in manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
     return [f"{obj['kind']}/{obj['metadata']['name']}" for obj in routes if obj["metadata"]["name"] not in OWN]
 
 
 def _find_named(fault: str, names: Sequence[str]) -> str:
-    """Return the longest of these names that a fault names; empty if it names none."""
+    """Return the longest of several names that occurs in the text of a fault; empty if none does."""
     return max((name for name in names if name in fault), key=len, default="")
 
 
@@ -252,12 +275,12 @@ Recorded = list[tuple[Exchange, Mapping[str, str]]]
 
 
 def verify(verification: Verification, repeats: int, say: Callable[[str], None]) -> Iterator[VerifiedPair]:
-    """Bring each system up in turn, and yield the outcome for each successor.
+    """Bring up ingress-nginx and each successor in turn, and yield how each successor's answers differ.
 
     Args:
         verification: The verification.
-        repeats: How often each system is also brought up anew and compared with itself (noise check).
-        say: Takes a line about what is being done.
+        repeats: How often each system, ingress-nginx included, is brought up again and compared with itself (noise check).
+        say: Called with a line about what is being done.
 
     Raises:
         MeasuringError: ingress-nginx does not come up.
@@ -285,7 +308,18 @@ def verify(verification: Verification, repeats: int, say: Callable[[str], None])
 
 
 def record_answers(system: VerifiedSystem, verification: Verification, say: Callable[[str], None]) -> Recorded:
-    """Bring a system up, send it the requests one after the other, and return what came back and what its backend received."""
+    """Bring a system up, send it all requests one after the other, and return the answers.
+
+    Args:
+        system: The system.
+        verification: The verification, which has the requests.
+        say: Called with a line about what is being done.
+
+    Returns:
+        (exchange, its aspects) for each request. An exchange is the answer, and what the backend received. Its aspects are what is
+        compared.
+
+    """
     say(f"{system.name}: coming up on {system.target.name}")
     with system.target.up(system.variant) as up:
         send = _make_sender(up, verification.services)
@@ -297,7 +331,15 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
 
 
 def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawRequest], Exchange]:
-    """Return a function that sends a request to a system that is up, and returns the exchange."""
+    """Return a function that sends a request to a running system, and returns the answer with what the backend received.
+
+    A request without an answer is sent a second time, since a busy machine may be late once.
+
+    Args:
+        up: The running system.
+        services: Port of the backend → the Service whose requests arrive there.
+
+    """
 
     def read(record: dict[str, Any]) -> Received:
         headers, trailers = (tuple((name, value) for name, value in record.pop(key)) for key in ("headers", "trailers"))
@@ -321,9 +363,15 @@ def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawR
 
 
 def wait_for_routes(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
-    """Wait until the plain request to each route is answered in the same way for a while: then all routes are taken.
+    """Wait until a system has loaded all routes: until a plain request to each route gets the same answer for a while.
 
-    Routes that no backend answers are waited for longer, since a controller may only not yet have taken them.
+    If a route is answered like one that does not exist, the wait is longer, since a controller may not have loaded it yet. After SETTLE_S
+    seconds the wait ends in any case.
+
+    Args:
+        requests: All requests of the verification, among which are the plain ones.
+        send: The function that sends a request.
+
     """
     probes = [item for item in requests if item.case.endswith(_PLAIN)]
     deadline, before, since = time.monotonic() + SETTLE_S, list[tuple[int, bool]](), time.monotonic()

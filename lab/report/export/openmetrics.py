@@ -40,14 +40,15 @@ LABELS = ("run", "target", "variant", "arm", "point", "block", "valid", "reason"
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One gauge of the export.
+    """One gauge of the OpenMetrics export: a metric with a name and labels, whose numbers are read from samples.
 
     Attributes:
-        name: The name, which ends with the unit, as the format requires.
+        name: The metric's name, which ends with the unit, as the format requires.
         about: The help text.
-        read: Returns the number of a sample, or with a `label` its numbers by the label's values; None is left out.
+        read: Returns the number of a sample; if there is a further `label`, value of this label → number. A number that is None is left
+            out.
         unit: The unit; empty where there is none.
-        label: The name of a further label; empty where there is none.
+        label: The name of a label in addition to LABELS; empty where there is none.
 
     """
 
@@ -89,12 +90,13 @@ GAUGES = (
 def render_openmetrics(
     record: RunRecord, samples: Sequence[Sample], histogram: Callable[..., Histogram | None]
 ) -> bytes:
-    """Return the text of a run in the OpenMetrics format.
+    """Return the samples of a run as text in the OpenMetrics format (that of Prometheus).
 
     Args:
         record: The run.
         samples: The samples to export.
-        histogram: Returns the histogram of a sample and a series, or None; it is called once for each.
+        histogram: Returns the histogram of (sample, series), or None. The series is `latency` or `service`. It is called once for each
+            pair.
 
     """
     facts = GaugeMetricFamily(
@@ -109,10 +111,10 @@ def render_openmetrics(
 
 
 def accumulate(histogram: Histogram) -> tuple[list[int], float]:
-    """Return the number of requests at or below each of `BOUNDS_S`, and the sum of all latencies in seconds.
+    """Return the cumulative counts of a histogram for the export, and the sum of all latencies in seconds.
 
-    A request counts by the upper end of its fine bucket (at most 0.1 % too high), so never too early. The generators print no sum: it is
-    computed from the middles of the buckets and their counts.
+    There is a count for each of `BOUNDS_S`: the number of requests that took no longer. A request counts with the upper end of its fine
+    bucket, which is at most 0.1 % too high. The sum is computed from the middles of the fine buckets, since load generators print none.
     """
     filled = histogram.counts.nonzero()[0]
     counts = histogram.counts[filled]
@@ -123,12 +125,12 @@ def accumulate(histogram: Histogram) -> tuple[list[int], float]:
 
 
 def _make_encodable(*texts: str) -> list[str]:
-    """Return the values of labels without what UTF-8 cannot encode: bytes in a command that were not text."""
+    """Return texts with a `?` in place of each character that UTF-8 cannot encode (a byte in a command that was not text)."""
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
 def _list_label_values(record: RunRecord, sample: Sample, *more: str) -> list[str]:
-    """Return the values of LABELS, and of the further label of a family."""
+    """Return the values of the labels in LABELS for a sample, followed by those of further labels."""
     place = sample.target, sample.variant, sample.arm, sample.point.name, str(sample.block)
     state = str(sample.valid).lower(), sample.reason or "", sample.generator, sample.id
     return _make_encodable(record.id, *place, *state, *more)
@@ -146,7 +148,7 @@ def _make_gauge(family: Family, record: RunRecord, samples: Sequence[Sample]) ->
 
 
 def _yield_outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
-    """Yield a family for each outcome of a disruption: `gap_s` becomes lab_outcome_gap_seconds."""
+    """Yield a gauge for each outcome of a disruption that the samples have: `gap_s` becomes `lab_outcome_gap_seconds`."""
     for name in dict.fromkeys(name for sample in samples for name in sample.outcome):
         unit = {"_s": "seconds", "_bytes": "bytes"}.get((re.search(r"_(s|bytes)$", name) or [""])[0], "")
         stem = re.sub(r"\W", "_", re.sub(r"_(s|bytes)$", "", name), flags=re.ASCII)

@@ -46,7 +46,9 @@ EMPTY_TABLES = {
 
 
 def yield_tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterator[pl.DataFrame]:
-    """Yield the frames of one table, to be written one after the other; all have the same columns.
+    """Yield a run's data for one table of the export, as frames to be written one after the other.
+
+    All frames have the same columns.
 
     Args:
         run: The run.
@@ -74,9 +76,16 @@ def yield_tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterat
 
 
 def _read_frame(run: RunStore, table: str, sample: Sample) -> pl.DataFrame | None:
-    """Return the rows of one sample; None where it has none.
+    """Return the rows that a sample has in one table of the export; None where it has none.
 
-    A load without a log has none, nor has an invalid sample whose log is damaged.
+    A steady load has neither requests nor events, since only disrupted loads are logged. An invalid sample with a damaged log has no
+    requests.
+
+    Args:
+        run: The run.
+        table: The name of the table: `histograms`, `requests`, `events` or `usage`.
+        sample: The sample.
+
     """
     if table == "usage":
         return run.usage(sample)
@@ -95,9 +104,10 @@ def _read_frame(run: RunStore, table: str, sample: Sample) -> pl.DataFrame | Non
 
 
 def _make_histogram_frame(run: RunStore, sample: Sample) -> pl.DataFrame | None:
-    """Return one row per series and bucket that is not empty; None where the sample has no histogram.
+    """Return a row for each bucket of a sample's histograms that is not empty; None where the sample has no histogram.
 
-    Series `latency` counts from when a request was due, where the generator knows that; `service` from when it was sent.
+    Of the two series, `service` counts from when a request was sent. `latency` counts from when it was due, if the load generator knows
+    that.
     """
     columns = {"series": pl.String, "kind": pl.String, "lower_s": pl.Float64, "upper_s": pl.Float64, "count": pl.Int64}
     frames: list[pl.DataFrame] = []
@@ -112,10 +122,10 @@ def _make_histogram_frame(run: RunStore, sample: Sample) -> pl.DataFrame | None:
 
 
 def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
-    """Return the variance components of each variant and load, in the form of data/levels.
+    """Return the variance components of each variant and load, with the columns of the files in data/levels.
 
     Raises:
-        UsageError: No pair of twins was measured on several generations of workers.
+        UsageError: No pair of equal variants was measured on several worker generations (the worker processes between two reloads).
 
     """
     rows = [
@@ -143,7 +153,14 @@ def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame
 
 
 def write(frames: Iterable[pl.DataFrame], form: Format, out: IO[bytes]) -> None:
-    """Write frames as CSV with one header line, as JSON lines (null = not known), or as one Parquet file."""
+    """Write frames to a file in one format.
+
+    Args:
+        frames: The frames, which have the same columns.
+        form: `csv` (with one header line), `parquet` (one file), or else JSON lines (a value that is not known is null).
+        out: The file.
+
+    """
     if form == "parquet":
         pl.concat(frames).write_parquet(out)
         return

@@ -28,18 +28,20 @@ from lab.report.figures.style import (
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A row of the ladder, in seconds per request: a whole cost, or a step between two systems.
+    """A row of the figure of a ladder (a chain of variants): the cost of a request on one variant, or the step between two.
+
+    All numbers are in CPU seconds per request.
 
     Attributes:
         label: The name of the row.
-        end: The end of the step, or the whole cost.
-        start: The start of the step; 0 for a whole cost.
-        low: The lower end of the 95 % interval; None: too few blocks for one.
-        high: The upper end of the 95 % interval; None: too few blocks for one.
+        end: The cost after the step, or the entire cost of a request.
+        start: The cost before the step; 0 for an entire cost.
+        low: The lower end of the 95 % interval of `end`; None: too few blocks (repetitions) for one.
+        high: The upper end of that interval; None: too few blocks for one.
         text: The text below the label.
         note: The hover text.
-        whole: Whether it is a whole cost.
-        apart: Whether no pair measured it, but two separate measurements of absolute values did.
+        whole: Whether the row is an entire cost instead of a step.
+        apart: Whether the step was measured by two separate measurements instead of a pair (two variants at once).
 
     """
 
@@ -55,10 +57,10 @@ class Rung:
 
     @property
     def colour(self) -> str:
-        """The colour of a bar that shows the whole cost of a request, or the step in cost between two systems.
+        """The colour of the row's bar.
 
-        Grey: a whole cost. Violet: a step that no pair measured, but two separate measurements (`apart`). Any other step is blue if the
-        cost falls or stays the same, and orange if the cost rises.
+        It is grey for an entire cost, and violet for a step that no pair measured (`apart`). Any other step is orange if the cost rises,
+        and else blue.
         """
         if self.whole or self.apart:
             return FAINT if self.whole else COLOURS[4]
@@ -67,14 +69,14 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class GenerationDot:
-    """One generation of workers.
+    """A dot for one worker generation (the worker processes between two reloads): the difference between two variants.
 
     Attributes:
         group: The name of the variant.
-        bring_up: The number of the bring-up, from 1.
-        generation: The number of the generation, from 1.
-        change: The difference of one side from the other, in per cent.
-        repeats: The difference in each measurement.
+        bring_up: The number of the bring-up (start of the system), from 1.
+        generation: The number of the generation within the bring-up, from 1.
+        change: The difference of one variant from the other, in per cent.
+        repeats: The difference in each measurement of the generation, in per cent.
 
     """
 
@@ -86,9 +88,13 @@ class GenerationDot:
 
 
 def ladder(rungs: Sequence[Rung], title: str, reason: str = NOTHING) -> go.Figure:
-    """Return the figure of the steps between systems, the first at the top.
+    """Return the figure of a ladder (a chain of variants): the CPU cost of a request step by step, the first row at the top.
 
-    Without any step it is an empty figure with the `reason`.
+    Args:
+        rungs: The rows.
+        title: The title of the figure.
+        reason: The text of the empty figure that is returned if there are no rows.
+
     """
     places = list(range(len(rungs)))
     bars = go.Bar(
@@ -126,9 +132,15 @@ def ladder(rungs: Sequence[Rung], title: str, reason: str = NOTHING) -> go.Figur
 
 
 def generations(dots: Sequence[GenerationDot], title: str) -> go.Figure:
-    """Return the figure of generations of workers, with the variants next to each other and their bring-ups in order.
+    """Return the figure with a dot for each worker generation (the worker processes between two reloads).
 
-    Thin lines reach from the smallest to the largest of a generation's repeats.
+    Variants stand next to each other, and their bring-ups in order. Thin lines reach from the smallest to the largest repeat of a
+    generation.
+
+    Args:
+        dots: The dots.
+        title: The title of the figure.
+
     """
     places = list(dict.fromkeys((dot.group, dot.bring_up) for dot in dots))
     position = {place: number for number, place in enumerate(places)}

@@ -40,15 +40,15 @@ SYMBOLS = ("circle", "diamond", "triangle-up", "square", "x", "cross", "star", "
 
 
 def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataFrame | None = None) -> go.Figure:
-    """Return the timeline of one sample.
+    """Return the figure of one disrupted sample over time: events, rates, failures and latencies in rows below each other.
 
-    Good answers count when they arrive, failures and latencies when their requests were due.
+    A good answer is drawn at the time when it arrived. Failures and latencies are drawn at the time when their request was due.
 
     Args:
-        bins: The bins of the sample.
+        bins: Counts and latencies per interval of BIN_S seconds.
         marks: The events of the sample.
         title: The title of the figure.
-        band: The smallest and largest rate of good answers in any block (`across`); None: not shown.
+        band: Per interval, the smallest and largest rate of good answers in any block (repetition); None: not shown.
 
     """
     if bins.is_empty():
@@ -103,9 +103,14 @@ def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataF
 
 
 def _make_marks(marks: pl.DataFrame, row: str) -> go.Scatter:
-    """Return the marks of one row.
+    """Return the marks of one row of the timeline.
 
-    A mark shares its hover text with the marks near it, which lie under the same pointer.
+    Marks close to each other lie under one pointer, so each shows the texts of all marks near it.
+
+    Args:
+        marks: The events of the row.
+        row: The name of the row.
+
     """
     kinds = {kind: SYMBOLS[place % len(SYMBOLS)] for place, kind in enumerate(ROWS[row])}
     symbols: Any = [kinds[kind] for kind in marks["kind"]]
@@ -193,13 +198,13 @@ def _make_latencies(bins: pl.DataFrame, scale: float, unit: str) -> list[go.Scat
 
 
 def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
-    """Return the figure of how long each change took to show in an answer, over the time at which it was made.
+    """Return the figure of delays: for each configuration change, the time until an answer showed it.
 
-    A change that no answer showed before the load ended stands on the upper edge.
+    The horizontal axis is the time of the change. A change that no answer showed is drawn at the upper edge.
 
     Args:
-        changes: The changes in one sample of each arm, by arm: columns `t_s` (when the change was accepted) and `delay_s` (null: no answer
-            showed it).
+        changes: Arm (variant of the run) → its changes, with the columns `t_s` (when the change was accepted) and `delay_s` (null: no
+            answer showed it).
         title: The title of the figure.
 
     """
@@ -230,9 +235,14 @@ def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
 
 
 def transfers(bodies: pl.DataFrame, title: str) -> go.Figure:
-    """Return the figure of the transfer of every large body, with a bar per body.
+    """Return the figure with a bar for each large body, from the beginning of its transfer to the end.
 
-    A bar shows when the transfer began and ended, how fast it was, and the status of its answer.
+    The hover text has the rate of the transfer and the status of the answer.
+
+    Args:
+        bodies: The transfers of one sample.
+        title: The title of the figure.
+
     """
     rate = pl.col("size_bytes") / pl.col("took_s").clip(1e-6)
     lines = bodies.sort("from_s").with_row_index("number", 1)
@@ -285,13 +295,13 @@ def _describe_transfer(
 def probing(
     probes: pl.DataFrame, marks: pl.DataFrame, title: str, timeouts_s: Mapping[str, float] | None = None
 ) -> go.Figure:
-    """Return the figure of how long every probe took, which probes failed, and where a container was restarted.
+    """Return the figure of liveness and readiness probes: how long each took, which failed, and when containers were restarted.
 
     Args:
-        probes: The probes.
+        probes: The probes of one sample.
         marks: The events of the sample.
         title: The title of the figure.
-        timeouts_s: The timeout of each probe, with a line for each different one; None: unknown.
+        timeouts_s: Probe → its timeout in seconds; a line is drawn for each different timeout. None: unknown.
 
     """
     traces = [
@@ -330,12 +340,12 @@ def probing(
 
 
 def processes(looks: Mapping[str, pl.DataFrame], title: str, reloads: pl.DataFrame | None = None) -> go.Figure:
-    """Return the figure of how many of the proxy's processes are alive, and their total memory, while it reloads.
+    """Return the figure of the number and the total memory of the proxy's processes over time, while the proxy reloads.
 
     Args:
-        looks: The observations of one sample of each arm, by arm (`lab.records.incidents.summarise_processes`).
+        looks: Arm (variant of the run) → the observed numbers, second by second.
         title: The title of the figure.
-        reloads: The marks of reloads, shown as lines; None for a figure of several arms.
+        reloads: The events of reloads, drawn as lines; None for a figure of several arms.
 
     """
     present = {name: frame for name, frame in looks.items() if not frame.is_empty()}

@@ -31,15 +31,16 @@ PUBLISHED = {"size": 10, "symbol": "diamond-open", "line": {"width": 2}}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredNumber:
-    """One measured number, a row or point of a figure, in the figure's unit.
+    """One number of a figure, in the figure's unit: a row or a point of it. It is measured, or published.
 
     Attributes:
         label: The name of the row.
-        group: What decides the colour: the arm, where rows are arm and point.
+        group: What decides the colour, for example the arm (variant of the run).
         value: The number; None: there is none.
-        low: The lower end of the 95 % interval over the blocks; None: too few blocks, or blocks in two clusters.
-        high: The upper end of the 95 % interval over the blocks; None: as for `low`.
-        blocks: The value in each block.
+        low: The lower end of the 95 % interval over the blocks (repetitions). None: too few blocks, blocks in two clusters, or a published
+            number.
+        high: The upper end of that interval; None: as for `low`.
+        blocks: The value in each block; empty for a published number.
         note: The hover text.
 
     """
@@ -54,7 +55,7 @@ class MeasuredNumber:
 
     @property
     def ends(self) -> tuple[float, float | None, float | None]:
-        """The value and both ends of its interval."""
+        """(value, lower end, upper end) of the number; an end is None where it has no interval."""
         return self.value or 0.0, self.low, self.high
 
 
@@ -64,9 +65,14 @@ Sizes = Sequence[tuple[float, MeasuredNumber]]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A claimed bound: a value from one size to another.
+    """A bound that a claim states, drawn as a horizontal line from one size to another.
 
-    `of` is the line that it belongs to; empty: all lines.
+    Attributes:
+        text: The claim in words.
+        value: The bound.
+        ends: The sizes between which the line is drawn.
+        of: The name of the measured line that the bound is about; empty: all lines.
+
     """
 
     text: str
@@ -77,9 +83,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class RatioRow:
-    """One row of ratios: the published ratio and the measured one.
+    """A row of a figure of ratios, with the published ratio and the measured one.
 
-    Where nothing was measured, `measured` is None and `why` has the reason.
+    Attributes:
+        label: The name of the row.
+        published: The published ratio; None: there is none.
+        measured: The measured ratio; None: nothing was measured.
+        why: The reason why nothing was measured.
+
     """
 
     label: str
@@ -89,7 +100,7 @@ class RatioRow:
 
 
 def describe_values(rows: Sequence[MeasuredNumber]) -> str:
-    """Return what the values of a figure are, for the line under its title."""
+    """Return a text about the values of a figure: whether they are medians with intervals, or of too few blocks (repetitions)."""
     enough = [row.low is not None for row in rows]
     if not any(enough):
         return "median of the blocks, too few for an interval"
@@ -99,14 +110,14 @@ def describe_values(rows: Sequence[MeasuredNumber]) -> str:
 def intervals(
     rows: Sequence[MeasuredNumber], title: str, name: str, unit: str, published: float | None = None
 ) -> go.Figure:
-    """Return the figure of numbers with their intervals and blocks, the first row at the top.
+    """Return the figure of numbers with their 95 % intervals and single blocks (repetitions), the first row at the top.
 
     Args:
         rows: The rows; those without a value are left out.
         title: The title of the figure.
-        name: The name of the axis.
-        unit: The unit of the numbers: s, bytes, bytes/s, or a unit that is written as it is.
-        published: A published number to mark.
+        name: The name of the horizontal axis.
+        unit: The unit of the numbers. `s`, `bytes` and `bytes/s` are scaled (ms, kB …); any other unit is written as it is.
+        published: A published number to mark; None: none.
 
     """
     with_value = [row for row in rows if row.value is not None]
@@ -162,7 +173,14 @@ def intervals(
 def compare_published(rows: Sequence[RatioRow], title: str, name: str, unit: str) -> go.Figure:
     """Return the figure of measured ratios next to published ones, the first row at the top.
 
-    A row without either ratio is left out. The two marks of a row stand above and below its middle.
+    The published mark of a row stands above the row's middle, and the measured one below. A row with neither ratio is left out.
+
+    Args:
+        rows: The rows.
+        title: The title of the figure.
+        name: The name of the horizontal axis.
+        unit: The unit of the ratios, for example `×`.
+
     """
     with_ratio = [row for row in rows if row.published or (row.measured and row.measured.value)]
     places = {row.label: place for place, row in enumerate(with_ratio)}
@@ -207,7 +225,7 @@ def compare_published(rows: Sequence[RatioRow], title: str, name: str, unit: str
 
 
 def _fold_label(label: str) -> str:
-    """Return a long label with its last part on a second line, where a phone has no room for both."""
+    """Return a label; if it is long, its last part (after ` · `) stands on a second line, so that a phone has room for it."""
     head, separator, tail = label.rpartition(" · ")
     return f"{head}<br>{tail}" if separator and len(label) > 24 else label
 
@@ -224,21 +242,21 @@ def scaling(
     bounds: Sequence[Bound] = (),
     ticks: Mapping[float, str] | None = None,
 ) -> go.Figure:
-    """Return the figure of numbers over a size, with a line for each arm, metric or target.
+    """Return the figure of numbers over a size (connections, routes, bytes), with a line for each arm, metric or target.
 
     The ticks of the horizontal axis are the sizes themselves.
 
     Args:
-        lines: The numbers by line.
+        lines: Name of a line → (size, number) for each point.
         title: The title of the figure.
         x_name: The name of the horizontal axis.
         name: The name of the vertical axis.
-        unit: The unit of the numbers.
+        unit: The unit of the numbers. `s`, `bytes` and `bytes/s` are scaled (ms, kB …); any other unit is written as it is.
         log_y: Whether the vertical axis is logarithmic.
         log_x: Whether the horizontal axis is logarithmic.
-        published: The numbers of another machine, one run each, in the colour of the line with the same name.
-        bounds: Claimed bounds.
-        ticks: The sizes that have a text instead of a number.
+        published: Name of a line → (size, published number) for each point, in the colour of the measured line with this name.
+        bounds: Bounds that claims state.
+        ticks: Size → the text of its tick, for sizes that have a name.
 
     """
     present, present_published = (
@@ -308,5 +326,5 @@ def scaling(
 
 
 def _sort_with_value(items: Sizes) -> list[tuple[float, MeasuredNumber]]:
-    """Return the items that have a value, sorted by size."""
+    """Return the points of a line that have a value, sorted by size."""
     return sorted((item for item in items if item[1].value is not None), key=lambda item: item[0])

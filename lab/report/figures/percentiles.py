@@ -32,14 +32,14 @@ MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True)
 class PercentilePoint:
-    """One percentile of a line.
+    """One point of a line of latency by percentile.
 
     Attributes:
-        place: The number of the percentile among those that wrk2 prints, five for every halving of what lies beyond: 0 to 4 are 0 %, 10 %
-            … 40 %, 5 to 9 are 50 %, 55 % … 70 %, 10 is 75 %.
+        place: The number of the percentile among those that wrk2 prints: 0 to 4 are 0 %, 10 % … 40 %, 5 to 9 are 50 %, 55 % … 70 %, 10 is
+            75 %. There are five whenever the share of slower requests halves.
         value: The latency in seconds, or a ratio.
-        low: The lower end of the interval; None: not known.
-        high: The upper end of the interval; None: not known.
+        low: The lower end of the band; None: not known.
+        high: The upper end of the band; None: not known.
 
     """
 
@@ -50,15 +50,19 @@ class PercentilePoint:
 
     @property
     def tail(self) -> float:
-        """The place on the horizontal axis: 1/(1-p)."""
+        """The point's position on the horizontal axis: 1/(1-p) for the percentile p."""
         return reciprocal_tail(self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line, with its corners in order; it is interrupted where a place is missing.
+    """One line of latency by percentile.
 
-    `note` is part of the hover text.
+    Attributes:
+        connections: The number of connections of the load.
+        corners: The points of the line in ascending order. The line is interrupted where a percentile is missing.
+        note: A part of the hover text.
+
     """
 
     connections: int
@@ -67,12 +71,12 @@ class Curve:
 
     @property
     def colour(self) -> str:
-        """The colour of the line by its hundreds of connections, so that a load has one colour in every figure."""
+        """The line's colour: one for each hundred connections, so that a load has one colour in every figure."""
         return ORDERED[(ceil(self.connections / 100) - 1) % len(ORDERED)]
 
     @property
     def parts(self) -> list[list[PercentilePoint]]:
-        """The corners in groups of consecutive places."""
+        """The points in groups without gaps: a new group begins where a percentile is missing."""
         parts: list[list[PercentilePoint]] = []
         for corner in self.corners:
             if not parts or corner.place != parts[-1][-1].place + 1:
@@ -83,7 +87,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One plot: its lines, or the reason `why` there are none."""
+    """One panel of a figure.
+
+    Attributes:
+        title: The panel's title.
+        curves: The lines in it.
+        why: The reason to show if there are no lines.
+
+    """
 
     title: str
     curves: Sequence[Curve] = ()
@@ -91,9 +102,13 @@ class Panel:
 
 
 def reciprocal_tail(place: int) -> float:
-    """Return 1/(1-p) of a percentile that wrk2 prints, by its number.
+    """Return 1/(1-p) for a percentile p that wrk2 prints, given its number: 0 → 1 (0 %), 5 → 2 (50 %), 10 → 4 (75 %).
 
-    The numbers are HdrHistogram's percentile ticks, five per half distance.
+    The numbers are those of HdrHistogram's ticks: five whenever the share of slower requests halves.
+
+    Args:
+        place: The number of the percentile, from 0.
+
     """
     return 2.0 ** (place // PER_HALVING) / (1 - place % PER_HALVING / (2 * PER_HALVING))
 
@@ -107,13 +122,15 @@ def percentiles(
     shared_y: bool = True,
     subtitle: str = "",
 ) -> go.Figure:
-    """Return the figure of percentiles; without any line, an empty figure with the reasons of its panels.
+    """Return the figure of latency by percentile, with panels side by side.
+
+    Without any line it is an empty figure with the reasons of its panels.
 
     Args:
-        panels: The plots.
+        panels: The panels.
         title: The title of the figure.
         name: The name of the vertical axis.
-        unit: The unit of the vertical axis; s is written as ms, any other unit as it is.
+        unit: The unit of the vertical axis. Seconds are written as ms, any other unit as it is.
         log_y: Whether the vertical axis is logarithmic.
         shared_y: Whether the panels share the vertical axis.
         subtitle: The line below the title.
@@ -188,9 +205,13 @@ def _make_line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatte
 
 
 def _make_band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
-    """Return the area between `low` and `high` of the corners; empty where no corner has an interval.
+    """Return the area between the lower and upper ends of a line's points; empty where no point has them.
 
-    It ends at `bottom`, since a log axis has no place for 0.
+    Args:
+        curve: The line.
+        scale: The divisor of all values.
+        bottom: The lowest value of the area, since a logarithmic axis has no place for 0.
+
     """
     edges: list[tuple[float | None, float | None]] = []
     for part in curve.parts:
@@ -218,9 +239,15 @@ def _make_band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
 
 
 def _make_vertical_axis(panels: Sequence[Panel], scale: float, log_y: bool) -> dict[str, Any]:
-    """Return the settings of the vertical axis of these panels.
+    """Return plotly's settings for the vertical axis of some panels.
 
-    The range of a log axis is that of the lines, since a band may reach down to 0.
+    The lower end of a logarithmic axis follows from the lines alone, since a band may reach down to 0.
+
+    Args:
+        panels: The panels.
+        scale: The divisor of all values.
+        log_y: Whether the axis should be logarithmic.
+
     """
     corners = [corner for panel in panels for curve in panel.curves for corner in curve.corners]
     values = [corner.value / scale for corner in corners if corner.value > 0]
@@ -232,10 +259,16 @@ def _make_vertical_axis(panels: Sequence[Panel], scale: float, log_y: bool) -> d
 
 
 def _annotate_empty_panel(figure: go.Figure, column: int, reason: str) -> None:
-    """Add the reason in the panel's middle, and a dotted frame like that of `gap`.
+    """Write the reason into the middle of a panel without lines, and draw a dotted frame around the panel.
 
-    They are placed on the paper, since plotly knows no axes of a subplot without a trace. The text has explicit anchors, which plotly would
-    otherwise choose by the place of the text on the paper.
+    Both are positioned on the whole figure, since plotly has no axes for a panel without a trace. The text has explicit anchors, since
+    plotly would otherwise choose them by the text's position.
+
+    Args:
+        figure: The figure.
+        column: The number of the panel, from 1.
+        reason: The reason.
+
     """
     layout: Any = figure.layout
     number = "" if column == 1 else column

@@ -38,7 +38,15 @@ LINE_HEIGHT = 22
 
 
 def add_frame(figure: go.Figure, title: str, height: int = 380, subtitle: str = "") -> go.Figure:
-    """Return the figure with the lab's frame: title, subtitle about what is shown, and legend under the plot."""
+    """Give a figure the lab's common style (title, subtitle, colours, axes, legend below the plot), and return it.
+
+    Args:
+        figure: The figure, which is changed.
+        title: The title.
+        height: The height in pixels.
+        subtitle: A line below the title; empty: none.
+
+    """
     second_line = f"<br>{small(subtitle)}" if subtitle else ""
     figure.update_layout(
         template="none",
@@ -83,15 +91,15 @@ def make_figure(
     y: Mapping[str, Any],
     reason: str = NOTHING,
 ) -> go.Figure:
-    """Return a figure of these traces in the lab's frame; without a trace, the empty figure with the `reason`.
+    """Return a figure with some traces in the lab's common style; without traces, an empty figure with a reason.
 
     Args:
         traces: The traces.
         title: The title.
         height: The height in pixels.
         subtitle: The line below the title.
-        x: The settings of the horizontal axis.
-        y: The settings of the vertical axis.
+        x: Plotly's settings for the horizontal axis.
+        y: Plotly's settings for the vertical axis.
         reason: The reason why there are no traces.
 
     """
@@ -110,15 +118,15 @@ def make_stacked_figure(
     ys: Sequence[Mapping[str, Any]],
     **spacing: Any,
 ) -> go.Figure:
-    """Return a figure with panels above each other over one horizontal axis, in the lab's frame.
+    """Return a figure with panels above each other that share the horizontal axis, in the lab's common style.
 
     Args:
-        traces: For each trace the number of its panel, from 1 on, and the trace.
+        traces: (number of its panel from 1, trace) for each trace.
         title: The title.
         height: The height in pixels.
         subtitle: The line below the title.
-        x: The settings of the horizontal axis.
-        ys: The settings of the vertical axis of each panel.
+        x: Plotly's settings for the horizontal axis.
+        ys: Plotly's settings for the vertical axis of each panel.
         **spacing: Further arguments of plotly's `make_subplots`.
 
     """
@@ -132,19 +140,19 @@ def make_stacked_figure(
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """Return a colour for each name, by its place."""
+    """Return name → colour. Colours are given in the order of the names, and repeat if there are more names than colours."""
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
 def error_bars(
     ends: Sequence[tuple[float, float | None, float | None]], scale: float = 1.0, **settings: Any
 ) -> dict[str, Any]:
-    """Return the settings of error bars from each value to the ends of its interval.
+    """Return plotly's settings for error bars from each value to the ends of its interval.
 
     A value without an interval has bars of length 0.
 
     Args:
-        ends: For each value the value itself and both ends of its interval.
+        ends: (value, lower end, upper end) for each value.
         scale: The divisor of all lengths.
         **settings: Further settings of the bars.
 
@@ -159,13 +167,13 @@ def error_bars(
 
 
 def rows_axis(labels: Sequence[str]) -> dict[str, Any]:
-    """Return the settings of a vertical axis of rows, the first at the top."""
+    """Return plotly's settings for a vertical axis with one labelled row below the other, the first row at the top."""
     rows = {"tickvals": list(range(len(labels))), "ticktext": list(labels), "automargin": True, "ticks": ""}
     return {"range": [len(labels) - 0.5, -0.5], **rows}
 
 
 def make_empty_figure(title: str, reason: str) -> go.Figure:
-    """Return the empty figure that stands where there is nothing to show, with the reason in its middle."""
+    """Return a figure without data: a title, a frame, and in its middle the reason why there is nothing to show."""
     figure = go.Figure()
     figure.add_annotation(text=reason, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False, font={"size": 14})
     add_frame(figure, title, 220)
@@ -178,12 +186,12 @@ def make_empty_figure(title: str, reason: str) -> go.Figure:
 
 
 def add_note(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figure:
-    """Return the figure with a text below its title; in an empty figure the text is in the middle.
+    """Add a text below a figure's title, and return the figure. In a figure without data the text is added in the middle.
 
     Args:
         figure: The figure, which is changed.
         text: The text; empty: nothing is added.
-        gaps: What each of its empty rows or lines lacks.
+        gaps: For each empty row or line of the figure, what it lacks. They are stored in the figure's metadata, where reports find them.
 
     """
     layout: Any = figure.layout
@@ -199,14 +207,19 @@ def add_note(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figur
 
 
 def small(text: str) -> str:
-    """Return a text as HTML in a smaller size."""
+    """Return a text as HTML in a small font size."""
     return f"<span style='font-size:12px'>{text}</span>"
 
 
 def choose_scale(unit: str, greatest: float) -> tuple[float, str]:
-    """Return the divisor and the unit to write for values up to `greatest`.
+    """Return (divisor, unit) with which values up to `greatest` are easy to read: `('s', 0.02) → (0.001, 'ms')`.
 
-    Seconds, bytes and bytes/s are scaled; any other `unit` stays.
+    Seconds, bytes and bytes/s are scaled. Any other unit stays, with the divisor 1.
+
+    Args:
+        unit: The unit of the values.
+        greatest: The greatest value.
+
     """
     size = abs(greatest)
     if unit == "s":
@@ -218,9 +231,9 @@ def choose_scale(unit: str, greatest: float) -> tuple[float, str]:
 
 
 def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
-    """Return the settings of an axis for these values: linear where they span less than a factor of 5, else log.
+    """Return plotly's settings for an axis with some values: logarithmic if they span a factor of 5 or more, else linear.
 
-    The log axis has a tick per decade, or at 1, 2 and 5 where there are few decades.
+    A logarithmic axis has a tick for each power of ten; if the values span no more than two of them, it has ticks at 1, 2 and 5.
     """
     present = [value for value in values if value is not None and value > 0]
     span = max(present) / min(present) if present else 1.0
@@ -230,10 +243,10 @@ def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
 
 
 def axis_title(name: str, unit: str) -> dict[str, Any]:
-    """Return the settings of an axis title: `name (unit)`."""
+    """Return plotly's settings for the title of an axis, which is `name (unit)`; without a unit, the name alone."""
     return {"text": f"{name} ({unit})" if unit else name, "standoff": 8}
 
 
 def axis(name: str, unit: str = "", **settings: Any) -> dict[str, Any]:
-    """Return the settings of an axis: its title, and further settings of plotly (`rangemode`, `type`, …)."""
+    """Return plotly's settings for an axis: its title, and any further settings (`rangemode`, `type`, …)."""
     return {"title": axis_title(name, unit), **settings}

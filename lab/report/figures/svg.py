@@ -32,10 +32,10 @@ Axis = tuple[Callable[[Any], float], Sequence[tuple[float, str]]]
 
 
 def render_svg(figure: go.Figure) -> str:
-    """Return a figure as SVG that is legible on white and on black.
+    """Return a plotly figure as SVG that is legible on a white and on a black background.
 
     Raises:
-        UsageError: The figure has something else than marks and lines over one pair of axes.
+        UsageError: The figure has anything but marks and lines over a single pair of axes, or has no data.
 
     """
     layout: Any = figure.layout
@@ -69,13 +69,13 @@ def render_svg(figure: go.Figure) -> str:
 
 
 def _make_axis(settings: Any, traces: Sequence[Any], name: str, pixels: tuple[float, float]) -> Axis:
-    """Return an axis on which all values of the traces have a place.
+    """Return an axis that contains all values of some traces: (function from a value to its pixel, (pixel, text) of each tick).
 
     Args:
         settings: The axis in plotly's layout.
         traces: The traces.
-        name: The name of the traces' values on this axis: x or y.
-        pixels: The pixels at both ends.
+        name: The traces' attribute with the values for this axis: `x` or `y`.
+        pixels: The pixels at the axis' lower and upper end.
 
     """
     names, is_log, is_whole = settings.categoryarray or (), settings.type == "log", settings.rangemode == "tozero"
@@ -105,7 +105,13 @@ def _make_axis(settings: Any, traces: Sequence[Any], name: str, pixels: tuple[fl
 
 
 def _list_bars(trace: Any, name: str) -> list[tuple[float, float]]:
-    """Return both ends of a trace's error bars along an axis, in the order of its values; empty without error bars."""
+    """Return (lower end, upper end) of each error bar of a trace, in the order of its values; empty without error bars.
+
+    Args:
+        trace: The trace.
+        name: The direction of the error bars: `x` or `y`.
+
+    """
     bars = trace[f"error_{name}"]
     errors = zip(trace[name], bars.arrayminus, bars.array, strict=True) if bars.array is not None else ()
     return [(value - minus, value + plus) for value, minus, plus in errors]

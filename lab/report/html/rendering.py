@@ -23,12 +23,12 @@ _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
 
 def fill_template(name: str, folder: Path = TEMPLATES, /, **values: object) -> str:
-    """Return a filled template.
+    """Fill a Jinja template with values, and return the text. Values are escaped for HTML.
 
     Args:
         name: The name of the template.
-        folder: The folder of the template, which may include the templates of this package.
-        **values: The values by name. A name that the template uses and that is missing here raises an error.
+        folder: The folder of the template, which may include templates of this package, too.
+        **values: The values by name. The template raises an error for a name that is missing here.
 
     """
     templates = Environment(
@@ -42,17 +42,17 @@ def fill_template(name: str, folder: Path = TEMPLATES, /, **values: object) -> s
 
 
 def css_class_of(decision: str) -> str:
-    """Return a decision as a class name of CSS."""
+    """Return a decision as a CSS class name: spaces become hyphens, and slashes are removed."""
     return decision.replace(" ", "-").replace("/", "")
 
 
 def render_html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
-    """Return Markdown as HTML.
+    """Convert Markdown to HTML.
 
     Args:
         text: The Markdown.
-        runs: The ids of runs that become links to their place in the report.
-        below: The number of levels by which headings are lowered.
+        runs: The ids of runs. Where the text has one of them as code, it becomes a link to the run's place in the report.
+        below: The number of levels by which headings are lowered: 1 makes a heading of the first level one of the second.
 
     """
     tokens = _PARSER.parse(GAP.sub(r"> \1", text))
@@ -67,5 +67,5 @@ def render_html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
 
 
 def find_gaps(text: str) -> tuple[str, ...]:
-    """Return the reasons that a text gives in place of tables, or of rows of tables."""
+    """Return the reasons that a Markdown text gives where a table, or rows of one, would have no data."""
     return tuple(GAP.findall(text))

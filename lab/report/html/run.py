@@ -34,16 +34,18 @@ APART = 12
 
 @dataclass(frozen=True, slots=True)
 class EffectLine:
-    """One effect in the figure.
+    """One effect in the figure of a run's page: an arm (variant of the run) against its baseline.
+
+    All positions are in per cent of the figure's width, from its left edge.
 
     Attributes:
         arm: The name of the arm.
         point: The name of the load point.
         text: The effect in words.
-        kind: The decision, as a class name of CSS.
-        at: The place of the estimate, in per cent of the figure's width from its left edge, as are the next two.
-        low: The place of the interval's lower end.
-        high: The place of the interval's upper end.
+        kind: The decision about the effect, as a CSS class name.
+        at: The position of the estimate.
+        low: The position of the interval's lower end.
+        high: The position of the interval's upper end.
 
     """
 
@@ -58,12 +60,12 @@ class EffectLine:
 
 @dataclass(frozen=True, slots=True)
 class EffectFigure:
-    """Effects on one axis.
+    """The figure of a run's page: effects on a common axis. All positions are in per cent of the figure's width.
 
     Attributes:
         lines: The effects.
-        worth: The places of both ends of the equivalence margin, in per cent of the width.
-        ticks: The place and the label of each tick.
+        worth: The positions of both ends of the equivalence margin.
+        ticks: (position, label) of each tick.
 
     """
 
@@ -73,12 +75,14 @@ class EffectFigure:
 
 
 def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequence[Part]] = ()) -> Path:
-    """Write the page of a run into a folder and return its path; an older page is replaced, completely or not at all.
+    """Write the HTML page of a run into a folder, and return the page's path.
+
+    An older page is replaced completely or not at all.
 
     Args:
         result: The result of the run.
-        folder: The folder, which is created where it is missing.
-        further_tables: The tables that follow those of the result.
+        folder: The folder, which is created if it does not exist.
+        further_tables: Tables to add after those of the result.
 
     Raises:
         UsageError: The page cannot be written.
@@ -109,9 +113,9 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
 
 
 def make_figure(summaries: Sequence[Summary]) -> EffectFigure | None:
-    """Return the figure of all shown effects that are ratios with an interval; None where there are none.
+    """Return the figure with the effects of a run's table that are ratios with an interval; None without any such effect.
 
-    The effects have the order of the table.
+    The effects are in the order of the table.
     """
     ratios = [
         (row, effect, effect.estimate.effect, effect.estimate.interval)

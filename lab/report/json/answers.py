@@ -30,7 +30,14 @@ VERSION_2 = JsonKey("schema_version", lambda _: 2, Literal[2])
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """One load of a plan, its generator, and the reason why it does not support pairing."""
+    """A load point of a planned run, with its generator, and the reason why two variants cannot be measured at once at it.
+
+    Attributes:
+        point: The load point.
+        generator: The generator's `name` and `version`, and the generator that it replaces (`stand_in_for`).
+        why_alone: The reason; empty if pairs are measured at the point.
+
+    """
 
     point: LoadPoint
     generator: dict[str, str | None]
@@ -85,11 +92,11 @@ PLAN = JsonShape(
 
 
 def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
-    """Return one run of a plan as JSON data.
+    """Return the JSON data about one run of a plan.
 
     Args:
         record: The planned run.
-        done: How many of its pairs and samples need no further measurement.
+        done: The number of its pairs and samples that are measured already.
 
     """
     slots, design = len(record.slots), record.designed
@@ -108,7 +115,7 @@ def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
 
 
 def _convert_effect(effect: Effect) -> Printed:
-    """Return an effect as a difference, where its metric is an outcome of a disruption, else as a ratio."""
+    """Return an effect for JSON: a difference if its metric is an outcome of a disruption, and otherwise a ratio."""
     return (DIFFERENCE if effect.metric in DIFFERENCES else RATIO).model.model_validate(effect)
 
 
@@ -179,7 +186,7 @@ CAPACITY = JsonShape(
 
 
 def list_usage(sample: Sample, usage: pl.DataFrame, memory_bytes: int | None) -> dict[str, Any]:
-    """Return the JSON data that `usage --json` prints of one sample.
+    """Return the JSON data that `usage --json` prints about one sample: what each process used, second by second and on average.
 
     Args:
         sample: The sample.
@@ -200,7 +207,7 @@ def _make_usage_tables(usage: pl.DataFrame, memory_bytes: int | None) -> dict[st
 
 
 def _make_row_shape(name: str, table: pl.DataFrame) -> JsonShape:
-    """Return the shape of the rows of a usage table, where any value may be unknown."""
+    """Return the JSON shape of a usage table's rows: its columns become the keys, and any value may be null."""
     kinds = table.schema.to_python()
     return JsonShape(name.title(), None, *(JsonKey(column, None, kind | None) for column, kind in kinds.items()))
 

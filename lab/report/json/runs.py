@@ -184,7 +184,7 @@ RATE_COST = JsonShape(
 
 
 def _convert_to_ratio(row: ComparedRow, value: float | None) -> float | None:
-    """Return the ratio of a log-ratio; a difference as it is."""
+    """Convert a value of a comparison for JSON: a log-ratio becomes a ratio; a difference and None stay as they are."""
     return exp(value) if value is not None and row.relative else value
 
 
@@ -270,7 +270,13 @@ GATE = JsonShape(
 
 
 def describe_gate(gate: Gate, strict: bool) -> dict[str, Any]:
-    """Return the JSON data that `gate --json` prints; with `strict`, an inconclusive gate fails."""
+    """Return the JSON data that `gate --json` prints about a gate (a comparison that fails on a regression).
+
+    Args:
+        gate: The judged comparison.
+        strict: Whether the gate also fails if something is inconclusive.
+
+    """
     sentence = conclude(gate, strict)
     return GATE.plain(gate, strict=strict, exit_status=gate.exit_status(strict), conclusion=sentence)
 

@@ -28,12 +28,12 @@ MEANINGS = Path(__file__).with_name("meanings.toml")
 
 @dataclass(frozen=True, slots=True)
 class JsonKey:
-    """One key of a shape, and how its value is read.
+    """One key of a JSON shape, and how to read its value from the printed object.
 
     Attributes:
         name: The key.
-        read: A path of attributes, or a function of the printed value; None: the caller that prints gives the value.
-        kind: The type of the key's value; None: that of the attribute at the end of the path.
+        read: A path of attributes (`level.value`), or a function of the object. None: the value is given to the call that prints.
+        kind: The type of the value. None: the type of the attribute at the end of the path.
         then: A function that is applied to a value read by a path, unless the value is None.
 
     """
@@ -44,7 +44,7 @@ class JsonKey:
     then: Callable[[Any], Any] | None = None
 
     def value(self, source: Any) -> Any:
-        """Return the value that `source` has under this key; None for a key whose value the caller gives."""
+        """Return the value of this key for an object; None for a key whose value is given to the call that prints."""
         if not isinstance(self.read, str):
             return self.read and self.read(source)
         value = reduce(_get_attribute, self.read.split("."), source)
@@ -52,7 +52,10 @@ class JsonKey:
 
 
 class JsonShape:
-    """The JSON keys of one type; without any, they are all fields of the type."""
+    """The description of how one type is printed as JSON: which keys it gets, and where their values come from.
+
+    Without any keys, all fields of the type are printed.
+    """
 
     def __init__(
         self,
@@ -63,15 +66,15 @@ class JsonShape:
         title: str = "",
         left_out: Sequence[str] = (),
     ) -> None:
-        """Describe a shape; its model is made at the first use.
+        """Describe a shape. Its pydantic model is created when it is first used.
 
         Args:
-            name: The name of the model, and of the table in meanings.toml.
-            source: The type; None where the caller that prints gives the value of every key.
-            *keys: The keys in their order, where a string has one word or several words.
-            parts: The shapes of the types that the type holds.
-            title: The title of the schema of a whole output.
-            left_out: The keys of a whole output that are left out where their value is None.
+            name: The name of the model, and of the shape's table in meanings.toml.
+            source: The type to print; None if the values of all keys are given to the call that prints.
+            *keys: The keys in their order. A text has one key or several, separated by spaces, each as `key` or `key=path`.
+            parts: The shapes of the types that the type contains.
+            title: The title of the JSON schema, for the shape of an entire output.
+            left_out: The keys of an entire output that are left out if their value is None.
 
         """
         self.name, self.source, self.parts, self.title, self.left_out = name, source, parts, title, left_out
@@ -85,7 +88,7 @@ class JsonShape:
 
     @cached_property
     def model(self) -> type[Printed]:
-        """The pydantic model that prints a value of this shape."""
+        """The pydantic model with the keys of this shape, which converts an object to JSON."""
         views = {part.source: part for part in self.parts}
         descriptions = read_meanings()["shared"] | read_meanings().get(self.name, {})
         definitions: dict[str, Any] = {}
@@ -103,26 +106,44 @@ class JsonShape:
         return model
 
     def read(self, source: Any, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the values of `source` by key, where the values in `given` take precedence."""
+        """Return key → value for an object.
+
+        Args:
+            source: The object.
+            given: Key → value, for values that do not come from the object, or that replace those that do.
+
+        """
         values = given or {}
         return {key.name: values[key.name] if key.name in values else key.value(source) for key in self.keys}
 
     def plain(self, source: Any = None, **given: Any) -> dict[str, Any]:
-        """Return the value as plain JSON data, in the order of the keys."""
+        """Return an object as plain JSON data (mappings, lists, texts, numbers), with the keys in the order of the shape.
+
+        Args:
+            source: The object; None if all values are given.
+            **given: Values by key that do not come from the object.
+
+        """
         printed = self.model.model_validate(self.read(source, given)).model_dump(mode="json")
         return {name: value for name, value in printed.items() if value is not None or name not in self.left_out}
 
     def dumps(self, source: Any = None, **given: Any) -> str:
-        """Return the value as the JSON text that a verb prints."""
+        """Return an object as JSON text.
+
+        Args:
+            source: The object; None if all values are given.
+            **given: Values by key that do not come from the object.
+
+        """
         return dumps(self.plain(source, **given))
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of a whole output."""
+        """Return the JSON schema of an entire output with this shape."""
         return DIALECT | self.model.model_json_schema() | {"title": self.title}
 
 
 class Printed(BaseModel):
-    """The base of the models of shapes, which are filled from the type of the shape and refuse unknown keys."""
+    """The base class of the pydantic models that shapes create. A model reads an object of the shape's type, and refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     shape: ClassVar[JsonShape]
@@ -135,29 +156,35 @@ class Printed(BaseModel):
 
 
 def dumps(value: Any) -> str:
-    """Return any value as the JSON text that a verb prints."""
+    """Return a value of any type as indented JSON text."""
     return json.dumps(TypeAdapter(Any).dump_python(value, mode="json"), indent=1)
 
 
 def optional_type(*shapes: JsonShape) -> Any:
-    """Return the type of a value that has one of these shapes, or is None."""
+    """Return the type of a value that is printed with one of these shapes, or is None."""
     return reduce(or_, (shape.model for shape in shapes), NoneType)
 
 
 def list_type(shape: JsonShape) -> Any:
-    """Return the type of a list whose items have this shape."""
+    """Return the type of a list whose items are printed with this shape."""
     return tuple.__class_getitem__((shape.model, ...))
 
 
 def _get_attribute(value: Any, name: str) -> Any:
-    """Return the value after one step of a path; a number is a place in a tuple."""
+    """Return the value that a step of a path leads to: an attribute, or for a number an item of a tuple; None for None."""
     if value is None:
         return None
     return value[int(name)] if name.isdigit() else getattr(value, name)
 
 
 def _get_attribute_type(owner: Any, name: str) -> Any:
-    """Return the type of what `_get_attribute` returns for a value of type `owner`."""
+    """Return the type of the value that a step of a path leads to (see `_get_attribute`).
+
+    Args:
+        owner: The type of the value that the step starts from. If it may be None, so may the result.
+        name: The name of the attribute, or the number of the item.
+
+    """
     members = get_args(owner) if get_origin(owner) in (Union, UnionType) else (owner,)
     (present,) = (member for member in members if member is not NoneType)
     kind: Any
@@ -174,7 +201,13 @@ def _get_attribute_type(owner: Any, name: str) -> Any:
 
 
 def _replace_types(kind: Any, views: Mapping[Any, JsonShape]) -> Any:
-    """Return a type in which every type that has a shape is replaced by the model of that shape."""
+    """Replace in a type each type that has a shape by the pydantic model of that shape, and return the result.
+
+    Args:
+        kind: The type, for example `tuple[StudyCell, ...]`.
+        views: Type → its shape.
+
+    """
     origin, parts = get_origin(kind), get_args(kind)
     if not parts or origin is Literal:
         return views[kind].model if kind in views else kind
@@ -184,5 +217,8 @@ def _replace_types(kind: Any, views: Mapping[Any, JsonShape]) -> Any:
 
 @cache
 def read_meanings() -> dict[str, dict[str, str]]:
-    """Return the meanings of keys, by shape and key; `shared` has those of keys whose shape has no entry for them."""
+    """Return the meanings of JSON keys: name of a shape → key → meaning, from meanings.toml.
+
+    The entry `shared` has the meanings of keys that the shape's own entry lacks.
+    """
     return tomllib.loads(MEANINGS.read_text("utf-8"))

@@ -28,7 +28,12 @@ DIFFERENCE = JsonShape(
 
 
 def make_verification_shape(pair: Any) -> JsonShape:
-    """Return the shape of a whole verification; the type of its pairs is in `lab.experiments`, which is not imported here."""
+    """Return the JSON shape of a verification, for `migrate --verify --json`.
+
+    Args:
+        pair: The class of a verified pair. It is an argument because its package, `lab.experiments`, must not be imported here.
+
+    """
     system = JsonShape("VerifiedPair", pair, "system target requests took_s differences notes", parts=[DIFFERENCE])
     return JsonShape(
         "Verification", None, VERSION_1,

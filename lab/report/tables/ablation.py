@@ -43,9 +43,17 @@ HANDICAPPED = {"apply": "better than", "worse": "worse than"}
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One knob's line in the table of an ablation.
+    """The line about one knob (setting) in the table of an ablation.
 
-    `alone` and `cumulative` are effects at the same point and in the same metric, where there are any.
+    Attributes:
+        step: The planned measurements of the knob: one at a time, and cumulatively (with all knobs before it).
+        point: The name of the load point with the strongest effect; None: there is no effect.
+        alone: The knob's effect when it is the only one added; None: not known.
+        cumulative: The effect of all knobs up to this one, at that load point and in the metric of `alone`; None: not known.
+        verdict: The verdict in words.
+        notes: Notes about the line.
+        snippet: The configuration to apply; empty: there is nothing to apply.
+
     """
 
     step: Step
@@ -58,7 +66,11 @@ class Ranked:
 
     @property
     def order(self) -> tuple[int, float]:
-        """The sort key: resolved effects first, then judged ones, then those without an interval, each by size."""
+        """The sort key of the line; smaller keys come first.
+
+        Effects with a direction (better or worse) come first, then other judged ones, then those without an interval, then missing ones.
+        Within each group, larger ratios come first.
+        """
         estimate = self.alone.estimate if self.alone else None
         decision = self.alone.decision if self.alone else Decision.NOT_AVAILABLE
         kind = 0 if decision.resolved else 1 if decision.judged else 2 if decision is Decision.NO_INTERVAL else 3
@@ -71,12 +83,12 @@ class Ranked:
 def rank_knobs(
     record: AblationRecord, summaries: Mapping[str, Summary], outcomes: Mapping[str, Summary] | None = None
 ) -> tuple[Ranked, ...]:
-    """Return the lines of all knobs, ranked by their effect.
+    """Return a line for each knob (setting) of an ablation, the one with the strongest effect first.
 
     Args:
         record: The ablation.
-        summaries: The summary of a sweep's run by sweep, for the runs that have begun.
-        outcomes: The summaries of disrupted loads by sweep, for the sweeps that have any.
+        summaries: Sweep (a list of load points) → summary of the steady loads in its run, for runs that have begun.
+        outcomes: Sweep → summary of the disrupted loads in its run, for sweeps that have any.
 
     """
     missing = {(run.sweep, item.variant): str(item) for run in record.runs for item in run.not_measurable}
@@ -116,9 +128,15 @@ def _make_line(
 
 
 def _describe_verdict(step: Step, kind: str) -> str:
-    """Return a verdict in words; one against a handicap names what it was compared with.
+    """Return the verdict on a knob (setting) in words.
 
-    The opposite of a handicap may do nothing for the root.
+    If the knob was compared with another variant than the root, the words name this variant: a knob that undoes a handicap may do nothing
+    for the root.
+
+    Args:
+        step: The planned measurements of the knob.
+        kind: The kind of the verdict, for example `apply` or `worse`.
+
     """
     if kind in HANDICAPPED and step.against != step.root:
         alone_on_root = step.cumulative == f"{step.root}+{step.knob}"
@@ -143,7 +161,7 @@ def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
 
 
 def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
-    """Return the table of ranked knobs, the notes behind its numbers in brackets, and what to apply."""
+    """Return the page of an ablation: the table of its ranked knobs (settings), notes for the numbers in brackets, and what to apply."""
     numbers = {
         note: str(number) for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)
     }
@@ -179,14 +197,14 @@ def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
 
 
 def _format_effect(effect: Effect | None) -> str:
-    """Return an effect without the name of its metric, which has a separate column."""
+    """Return an effect as text without the name of its metric, which has its own column; `–` for None."""
     return format_effect(effect).replace(f"{find_metric(effect.metric).short} ", "", 1) if effect else "–"
 
 
 def _advise(lines: Sequence[Ranked]) -> list[str]:
-    """Return the lines of advice: what to apply, the largest effect first, or that nothing is to be applied.
+    """Return lines of advice: which knobs (settings) to apply, the largest effect first, or that nothing needs to be changed.
 
-    The knobs that were only better than a handicap follow.
+    Knobs that were only better than another variant than the root follow, without a snippet.
     """
     better = [line for line in lines if line.verdict == _describe_verdict(line.step, "apply")]
     handicapped = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]

@@ -22,7 +22,10 @@ NOISY = "*"
 
 
 def page(record: CalibrationRecord) -> list[Part]:
-    """Return the tables of what was measured, the advice on each generator, and how it was measured."""
+    """Return the page of a calibration, which measured load generators against a server whose answers are known beforehand.
+
+    It has the tables of results, the advice on each generator, and notes on how it was measured.
+    """
     rows = summarise_generators(record)
     parts: list[Part] = []
     for name, table in _make_sections(rows):
@@ -38,7 +41,7 @@ def page(record: CalibrationRecord) -> list[Part]:
 
 
 def _list_notes(record: CalibrationRecord) -> Iterator[str]:
-    """Yield how it was measured, how exact the truth is, what was disturbed, and what could not be measured."""
+    """Yield notes about a calibration: how it was measured, how exact the server was, what was disturbed, and what is missing."""
     if record.repeats > 1:
         yield f"medians of {record.repeats} repeats of {record.duration_s:g} s, ranges in brackets"
     for generator in record.generators:
@@ -90,7 +93,10 @@ def _list_notes(record: CalibrationRecord) -> Iterator[str]:
 
 
 def _make_sections(rows: Sequence[GeneratorResult]) -> list[tuple[str, Grid]]:
-    """Return (title, table) of what was measured; generators that are not installed have a row in the first table."""
+    """Return (title, table) for each section of a calibration's page; a section without rows is left out.
+
+    Generators that are not installed appear in the first table only.
+    """
     measured = [row for row in rows if row.measurements]
     bias_heads = (
         f"{prefix} {name}{unit}" for name in PERCENTILES for prefix, unit in (("true", " ms"), ("bias", " µs"))

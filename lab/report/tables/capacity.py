@@ -13,7 +13,7 @@ from lab.stats.units import format_three_digits
 
 
 def page(answer: Answer) -> list[Part]:
-    """Return the answer: what to do first, then the price, the sizes and the assumptions."""
+    """Return the page that answers how many proxies are needed: first the advice, then the cost, the sizes and the assumptions."""
     size, demand, cost, ends = answer.advised, answer.wanted, answer.cost, answer.cost.interval_s
     needed = f"{size.proxies:,} {_format_interval(size.proxies_interval)}".rstrip()
     noun = "core" if size.cores == 1 else "cores"

@@ -42,13 +42,11 @@ STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.IN
 
 
 def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = None) -> list[Part]:
-    """Return the runs, the rows of each point, how to read them, and a sentence per arm.
-
-    In Markdown each row has its arm.
+    """Return the page of a comparison: the runs, the table, how to read it, and a sentence for each compared arm (variant of a run).
 
     Args:
         comparison: The comparison.
-        selected: The rows to print; None: all. Their p-values and the advice on their arms are those of the whole comparison.
+        selected: The rows to show; None: all. Their p-values and the advice on their arms are still those of the entire comparison.
 
     """
     part = comparison if selected is None else replace(comparison, rows=tuple(selected))
@@ -89,7 +87,10 @@ def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = N
 
 
 def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
-    """Yield each row as a terminal has it, below its pair of arms, and as Markdown has it, with them."""
+    """Yield each row of a comparison in two forms: (row for a terminal, row for Markdown).
+
+    On a terminal the compared arms (variants of the runs) are a heading above the row. In Markdown they are its first cell.
+    """
     for point, rows in groupby(comparison.rows, key=lambda row: row.point):
         at_point = list(rows)
         done = f"; {describe_disruption(point)}" if point.disturbance is not None else ""
@@ -118,7 +119,7 @@ def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
 
 
 def _yield_legend(comparison: Comparison) -> Iterator[str]:
-    """Yield how to read the table, as far as it applies to its rows."""
+    """Yield lines that explain the table of a comparison; a line that applies to none of the table's rows is left out."""
     shown = [row for row in comparison.rows if not (comparison.paired and row.relative)]
     levels = [(row.relative, side.level) for row in shown for side in (row.base, row.other) if side.level]
     if any(relative for relative, _ in levels):
@@ -141,9 +142,15 @@ def _yield_legend(comparison: Comparison) -> Iterator[str]:
 
 
 def _format_level(row: ComparedRow, side: CellStats) -> str:
-    """Return the absolute value of one side in the row's unit: `2.31 [2.29, 2.35]`, with few blocks `2.2–2.4`.
+    """Return the absolute value of one side of a comparison, in the row's unit: `2.31 [2.29, 2.35]`.
 
-    It is – where nothing was measured, and both values of two clusters.
+    With few blocks (repetitions) it is their range: `2.2–2.4`. For blocks in two clusters it is both values, and `–` where nothing was
+    measured.
+
+    Args:
+        row: The row of the comparison.
+        side: The side.
+
     """
     absolute, metric = side.absolute, find_metric(row.metric)
     if row.relative:
@@ -159,7 +166,7 @@ def _format_level(row: ComparedRow, side: CellStats) -> str:
 
 
 def _format_effect(row: ComparedRow) -> str:
-    """Return the effect of a row: `−8.2 % [−9.1, −7.3]`, `~ [−1.2, +0.8] %`; – for what is not compared."""
+    """Return the effect of a row as text: `−8.2 % [−9.1, −7.3]`, or if it is inconclusive `~ [−1.2, +0.8] %`; `–` if there is none."""
     if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
     text = format_change(row, row.estimate)

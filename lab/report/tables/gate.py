@@ -28,13 +28,13 @@ UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab 
 
 
 def page(gate: Gate, strict: bool) -> list[Part]:
-    """Return the page of a gate: its rows, a sentence for each row that has not passed, and the verdict last.
+    """Return the page of a gate (a comparison that fails on a regression): a table, what did not pass, and the verdict.
 
-    In Markdown (for $GITHUB_STEP_SUMMARY or a comment) it begins with a heading.
+    In Markdown, which a CI job shows as its summary or a comment, the page begins with a heading.
 
     Args:
         gate: The judged comparison.
-        strict: Whether the gate fails where something is inconclusive.
+        strict: Whether the gate also fails if something is inconclusive.
 
     """
     rows: list[TableRow] = []
@@ -71,9 +71,14 @@ def page(gate: Gate, strict: bool) -> list[Part]:
 
 
 def make_junit_xml(gate: Gate, strict: bool) -> bytes:
-    """Return the JUnit XML of a gate, with one `testsuite` in `testsuites`.
+    """Return the result of a gate (a comparison that fails on a regression) as JUnit XML, with a test case for each row.
 
-    It has the form that Jenkins' schema (junit-10.xsd), GitHub's actions and GitLab read.
+    Jenkins (by its schema junit-10.xsd), GitHub's actions and GitLab can read it.
+
+    Args:
+        gate: The judged comparison.
+        strict: Whether something inconclusive is an error; otherwise its test case is skipped.
+
     """
     base, other = gate.comparison.base, gate.comparison.other
     unsure = len(gate.of("inconclusive")) + len(gate.missing)
@@ -120,5 +125,5 @@ def make_junit_xml(gate: Gate, strict: bool) -> bytes:
 
 
 def _replace_unprintable(text: str) -> str:
-    """Return a text in which characters that XML 1.0 cannot contain are replaced."""
+    """Return a text in which each character that XML 1.0 cannot contain is replaced by `�`."""
     return re.sub(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "�", text)

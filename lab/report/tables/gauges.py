@@ -53,9 +53,9 @@ OF_METRICS = {MEMORY: "memory_bytes", OPENED: OPENED}
 
 
 def gauges_page(summary: Summary) -> list[Part]:
-    """Return the table of gauges with one line per arm that has any; empty where no arm has any.
+    """Return the table of gauges (values that systems report about themselves), with a row for each arm (variant of the run) that has any.
 
-    A row stays on one line whatever the width of the terminal.
+    The result is empty if no arm has any. Rows are never broken, whatever the width of the terminal.
     """
     rows_of = {arm: [row for row in summary.rows if row.arm == arm] for arm in (row.arm for row in summary.rows)}
     values_of = {arm.name: _collect_values(rows) for arm, rows in rows_of.items()}
@@ -73,9 +73,13 @@ def gauges_page(summary: Summary) -> list[Part]:
 
 
 def _collect_values(rows: Sequence[SummaryRow]) -> dict[str, float]:
-    """Return the values of one arm over its points: the medians of its gauges, and the largest of each metric.
+    """Return the values of one arm (variant of a run) for the table of gauges: name → value; empty for an arm without gauges.
 
-    It is empty where the arm has no gauges.
+    The value of a gauge is its median over the load points. The value of a metric is the largest one of any load point.
+
+    Args:
+        rows: The rows of the arm, one for each load point.
+
     """
     names = dict.fromkeys(name for row in rows for name in row.cell.gauges)
     values = {name: median(row.cell.gauges[name] for row in rows if name in row.cell.gauges) for name in names}
@@ -88,9 +92,16 @@ def _collect_values(rows: Sequence[SummaryRow]) -> dict[str, float]:
 
 
 def _format_value(name: str, arm: Arm, values_of: Mapping[str, Mapping[str, float]], rows: Sequence[SummaryRow]) -> str:
-    """Return a value with its ratio to the baseline's.
+    """Return a cell of the table of gauges: the value of an arm (variant of the run), followed by its ratio to the baseline's value.
 
-    Upstream connections have their interval. A value of few blocks is a range.
+    Opened upstream connections also have their interval. With few blocks (repetitions), the value is a range.
+
+    Args:
+        name: The name of the gauge or metric.
+        arm: The arm.
+        values_of: Arm → name → value.
+        rows: The rows of the arm, one for each load point.
+
     """
     value, base = values_of[arm.name].get(name), values_of.get(arm.baseline or "", {}).get(name)
     text, few = COLUMNS[name][1](value) + (_format_interval(rows) if name == OPENED else ""), _find_range(name, rows)
@@ -103,9 +114,13 @@ def _format_value(name: str, arm: Arm, values_of: Mapping[str, Mapping[str, floa
 
 
 def _format_interval(rows: Sequence[SummaryRow]) -> str:
-    """Return the interval of the upstream connections at the point with the most: ` [0.93, 0.97]`.
+    """Return the interval of the upstream connections opened per answer, with a leading space: ` [0.93, 0.97]`.
 
-    It is empty where they are few, or have no interval.
+    It is that of the load point with the most such connections. The text is empty if these are few, or have no interval.
+
+    Args:
+        rows: The rows of an arm (variant of the run), one for each load point.
+
     """
     values = [value for row in rows if (value := row.cell.absolute(OPENED)) is not None and value.value is not None]
     largest = max(values, key=lambda value: value.value or 0.0, default=None)
@@ -120,9 +135,14 @@ def _format_interval(rows: Sequence[SummaryRow]) -> str:
 
 
 def _find_range(name: str, rows: Sequence[SummaryRow]) -> tuple[float, float] | None:
-    """Return the smallest and the largest value of fewer than six blocks; None where there are six.
+    """Return (smallest value, largest value) of a gauge or metric with too few blocks for an interval; None with six blocks or more.
 
-    A metric's range is that of the point with the largest value.
+    A block is one repetition. For a metric, the range is that of the load point with the largest value.
+
+    Args:
+        name: The name of the gauge or metric.
+        rows: The rows of an arm (variant of the run), one for each load point.
+
     """
     if name in OF_METRICS:
         values = [value for row in rows if (value := row.cell.absolute(OF_METRICS[name])) is not None]
@@ -137,9 +157,10 @@ def _find_range(name: str, rows: Sequence[SummaryRow]) -> tuple[float, float] | 
 
 
 def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
-    """Return the table of idle and marginal costs, for what was measured at two rates; else empty.
+    """Return the table of idle costs (CPU at rate 0) and marginal costs (CPU of each additional request); empty without any.
 
-    The baseline's rows have its own costs, the others the difference from it: no row has both.
+    They follow from measurements at two offered rates. The rows of a baseline have its costs; those of any other variant have the
+    differences from the baseline.
     """
     if not costs:
         return []
@@ -165,9 +186,10 @@ def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
 
 
 def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
-    """Return the table of variance components, for what was measured on several generations of workers; else empty.
+    """Return the table of variance components: how much the CPU cost varies between repeats, worker generations and bring-ups.
 
-    The numbers are those of one system, though two were measured: the standard deviation of their ratio is √2 times as large.
+    A worker generation is the worker processes between two reloads. The result is empty if nothing was measured on several. The numbers are
+    those of one system. The ratio of two systems, which was measured, has a standard deviation √2 times as large.
     """
     if not all_levels:
         return []
@@ -202,9 +224,9 @@ def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
 
 
 def describe_variance(levels: VarianceComponents) -> str:
-    """Return the variance components in words, for a figure.
+    """Return the variance components of one variant and load in words, for a figure.
 
-    `one start varies by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`
+    An example is `one start varies by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`.
     """
     if levels.found is None:
         return "no bring-up of which every measurement counts"
@@ -236,14 +258,14 @@ HEADINGS = {
 
 
 def usage_page(usage: pl.DataFrame, memory_bytes: int | None, every_second: bool) -> list[Part]:
-    """Return the tables of what one sample's processes used.
+    """Return the tables of what the processes of one sample used, as pidstat prints them; a value that is not known is `–`.
 
-    The averages come last, after the CPU and memory tables of every second. A value that is not known is `–`.
+    The table of averages comes last.
 
     Args:
         usage: The usage table of the sample.
         memory_bytes: The memory of the machine; None: not known.
-        every_second: Whether the tables of every second are included.
+        every_second: Whether tables of CPU and memory for every second precede the averages.
 
     """
     average: list[Part] = [make_sentence("average", "bold"), _make_usage_grid(pidstat.summary(usage, memory_bytes))]
@@ -270,9 +292,9 @@ def _make_usage_grid(frame: pl.DataFrame) -> Grid:
 
 
 def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
-    """Return a line for each arm and load whose numbers would mislead; empty without any.
+    """Return a line for each arm (variant of a run) and load whose numbers would mislead a reader; empty if there are none.
 
-    A line says after how many seconds an arm does not hold its rate, and why, or that too few of its samples count.
+    A line says either after how many seconds the arm no longer holds its rate, and why, or that too few of its samples count.
     """
     lines = tuple(describe_misleading(summaries))
     sentences = Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines))

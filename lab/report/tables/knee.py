@@ -37,7 +37,11 @@ MANY_CPUS = "a target with more CPUs (`--target remote`)"
 
 
 def page(report: KneeReport) -> list[Part]:
-    """Return the table of knees, every rate that was tried, the conditions of a rate, and a sentence per variant."""
+    """Return the page of a search for the knee (the highest rate within the latency bound) of each variant.
+
+    It has the table of knees, a table of all tried rates for each variant, the conditions that a rate must meet, and a sentence for each
+    variant.
+    """
     conditions = f"passes: {describe_conditions(report.conditions)}"
     load = describe_load(report.load.model_copy(update={"rate_rps": None})).replace("closed loop, ", "")
     head = heading_text(Heading("knee", f"{report.target}: {load} a trial"))
@@ -62,7 +66,7 @@ def page(report: KneeReport) -> list[Part]:
 
 
 def describe_conditions(search: KneeSearch) -> str:
-    """Return the conditions that a rate must meet, in words."""
+    """Return in words the conditions that an offered rate must meet to pass in a search for the knee."""
     return (
         f"achieved/offered at least {search.min_achieved:g}, no errors, none dropped, p99 at most"
         f" {format_seconds(search.p99_s)}, generator below {100 * search.max_generator_core:g} % of its CPU"
@@ -98,7 +102,7 @@ def _make_rate_row(rate: Rate, knee: Knee) -> TableRow:
 
 
 def _format_cpu(result: Knee | Rate) -> list[str]:
-    """Return the proxy's CPU time per request in µs, and how busy generator and proxy kept their CPUs."""
+    """Return three cells: the proxy's CPU time per request in µs, and the busy shares of the generator's and the proxy's CPUs."""
     cost_s = result.cpu_per_request_s
     shares = (result.generator_core, result.proxy_core)
     return [
@@ -108,7 +112,7 @@ def _format_cpu(result: Knee | Rate) -> list[str]:
 
 
 def describe_knee(report: KneeReport, knee: Knee) -> str:
-    """Return a sentence with the knee of a variant, its limit, and what to do."""
+    """Return a text about the knee (the highest rate within the latency bound) of a variant: its rate, what limits it, and what to do."""
     if knee.rate_rps is None:
         return f"{knee.variant}: no knee: {knee.why}{_suggest_remedy(report, knee)}"
     rate, where = format_rate(knee.rate_rps), describe_interval(knee.rate_rps, knee.fails_rps)
@@ -126,7 +130,7 @@ def describe_knee(report: KneeReport, knee: Knee) -> str:
 
 
 def _describe_limit(knee: Knee) -> str:
-    """Return what failed at the rate above the knee, and which CPU was full there."""
+    """Return in words which condition failed at the lowest failing rate, and whether a CPU was full there."""
     failed = next((rate for rate in knee.rates if rate.rate_rps == knee.fails_rps), None)
     if failed is None:
         return "no rate failed"
@@ -138,7 +142,7 @@ def _describe_limit(knee: Knee) -> str:
 
 
 def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
-    """Return what to do where no knee was found."""
+    """Return what to do if no knee was found, as a further line; empty if the reason already has a remedy."""
     if "--resume" in knee.why:
         return ""
     command = f"just knee {knee.variant}{rerun.place(report.target)}"
@@ -152,10 +156,11 @@ def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
 
 
 def command_at_knee(report: KneeReport, knee: Knee) -> str:
-    """Return the command that measures a variant below its knee.
+    """Return the command that measures a variant at fractions of its knee (the highest rate within the latency bound).
 
-    For another load than that of the sweep `at-knee` the command needs a sweep that the user writes. In a search of one variant the
-    command names the search; in a search of several it names the rate, since the name stands for the baseline's knee.
+    The sweep `at-knee` has such fractions for one load. For another load, the command names a sweep that the user must write. A search of
+    one variant is named in the command, which takes the knee from it. For a search of several variants the command has the rate instead,
+    since `bench` would take the baseline's knee from the search.
     """
     target = rerun.place(report.target)
     difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].expanded())
@@ -166,7 +171,11 @@ def command_at_knee(report: KneeReport, knee: Knee) -> str:
 
 
 def _list_alternatives(knee: Knee) -> Sequence[str]:
-    """Return the generators that need less CPU per request, the best first, and how to get them; then more CPUs."""
+    """Return what could replace the limit of a search: cheaper load generators, the cheapest first, then a target with more CPUs.
+
+    A cheaper generator needs less CPU per request than the one that was used; the text says how to install it. If the backend was the
+    limit, only more CPUs help.
+    """
     if knee.limited_by == "backend":
         return [MANY_CPUS]
     better = get_generator("wrk2").stand_ins if knee.generator != "wrk2" else ()

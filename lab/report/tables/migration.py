@@ -60,13 +60,13 @@ Evidence = Mapping[tuple[str, str], tuple[str, str]]
 
 
 def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_line_each: bool = False) -> list[Part]:
-    """Return the page of a migration's plan: a page for each successor, or a line for each.
+    """Return the page of a migration's plan: a page for each successor of ingress-nginx, or a table with a line for each.
 
     Args:
         plan: The plan.
-        evidence: What is known of the differences from measurements.
-        every_line: Whether the pages have everything, whatever their length.
-        one_line_each: Whether there is a line for each successor instead, unless the pages have everything.
+        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        every_line: Whether the pages show everything, however long they become.
+        one_line_each: Whether to return the table instead; without effect with `every_line`.
 
     """
     if one_line_each and not every_line:
@@ -78,7 +78,15 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 
 
 def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, whole: bool) -> list[Part]:
-    """Return the page about one successor, with as many differences as have room: the first ones are the last to go."""
+    """Return the page about one successor, with as many differences as fit on PAGE_LINES lines, the most important ones first.
+
+    Args:
+        plan: The plan.
+        migration: The migration to the successor.
+        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        whole: Whether to show all differences instead.
+
+    """
     make = partial(_yield_parts, plan, migration, _sort_traps(migration, evidence), evidence, whole)
     counts = range(len(migration.traps) + 1)
     room = bisect_right(
@@ -88,9 +96,11 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
 
 
 def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap]]:
-    """Return the title of each section of a page → its traps: first those that were seen, last those that runs contradict.
+    """Return title of a section of a page → its traps (differences that a migration runs into).
 
-    What costs something is minor unless a run or a claim of the ledger shows how much.
+    The traps that were seen in runs come first, and those that runs contradict last.
+
+    A trap that only costs something is minor, unless a run or a claim of the ledger shows how much it costs.
     """
 
     def rank(trap: Trap) -> int:
@@ -117,14 +127,14 @@ def _yield_parts(
     whole: bool,
     count: int,
 ) -> Iterator[Sentences]:
-    """Yield the parts of a page about one successor.
+    """Yield the parts of the page about one successor of ingress-nginx.
 
     Args:
         plan: The plan.
         migration: The migration to the successor.
-        sections: The traps of each section.
-        evidence: What is known of the differences from measurements.
-        whole: Whether all notes are shown, and nothing is left out.
+        sections: Title of a section → its traps (differences that a migration runs into).
+        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        whole: Whether to show all notes and sections.
         count: The number of differences to show; the names of the others stand below them.
 
     """
@@ -170,7 +180,15 @@ def _describe_files(plan: MigrationPlan) -> str:
 
 
 def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
-    """Return how many differences there are and what can be done about them, then what becomes of the user's settings."""
+    """Return the summary of a migration in words.
+
+    It says how many differences there are, how many of them can be fixed, and what becomes of the user's settings.
+
+    Args:
+        migration: The migration to a successor.
+        main: The differences that are not minor.
+
+    """
     lost = [_name(trap) for trap in main if trap.line.standing == "lost"]
     copied = sum(trap.line.standing == "set" for trap in main)
     unfixed = f", {len(lost)} without a setting ({_join(lost, 3)})" if lost else ""
@@ -181,7 +199,15 @@ def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
 
 
 def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple[str, str, list[str]]:
-    """Return a difference in a sentence, what to do about it, and what else must be said of it."""
+    """Return the texts about a trap (a difference that a migration runs into): (sentence, what to do, further sentences).
+
+    Args:
+        system: The name of the successor.
+        trap: The trap.
+        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        whole: Whether to add the values of all settings, and the sources.
+
+    """
     line, ingresses = trap.line, _join((line.ingress for line in trap.lines), 2)
     text = f"{_join(map(_short, trap.keys), 4)} ({ingresses}): {line.differs}" if line.ingress else line.differs
     value = f": {shorten(line.to)}" if line.to not in ("", "true", "on", "none", line.value) else ""
@@ -205,12 +231,12 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
 
 
 def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Sequence[str]]], count: int) -> Sentences:
-    """Return a section of a page.
+    """Return a section of the page about a successor: its title, and a numbered list of differences.
 
     Args:
         title: The title of the section.
-        entries: The differences: number, trap, sentence, what to do, and further sentences.
-        count: The number of the last difference that is shown; of the others only the names are.
+        entries: (number, trap, sentence, what to do, further sentences) for each difference.
+        count: The largest number that is shown; of differences with larger numbers, only the names are listed.
 
     """
     shown = [(number, text, fix, details) for number, _, text, fix, details in entries if number <= count]
@@ -225,7 +251,17 @@ def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Seq
 
 
 def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[str]:
-    """Return the lines of a difference: the sentence with what to do at its right, if there is room, then details."""
+    """Return the lines about one difference: its sentence, what to do about it, then details.
+
+    What to do stands at the right of the sentence's last line if there is room, and otherwise on the next line.
+
+    Args:
+        number: The number of the difference.
+        text: The sentence.
+        fix: What to do about it.
+        details: Further sentences.
+
+    """
     *first, last = _wrap(f"{number:>2} {text}")
     fits = len(last) + len(fix) + 4 <= WIDTH
     fixed = [f"{last}{f'→ {fix}'.rjust(WIDTH - len(last))}"] if fits else [last, *_wrap(f"     → {fix}", 7)]
@@ -233,9 +269,14 @@ def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[s
 
 
 def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
-    """Return the lines of the settings to copy, as YAML, for some differences.
+    """Return the lines of YAML to copy for some differences: the successor's settings that remove them.
 
-    The settings that go with one of them come, too. No value is cut.
+    Settings that depend on one of these are added. No value is shortened.
+
+    Args:
+        migration: The migration to the successor.
+        traps: The differences.
+
     """
     chosen = [line for trap in traps for line in trap.lines if line.standing == "set" and line.row]
     keys = {key for line in chosen if line.row for key in (line.key, *(name for name, _ in line.row.when)) if key}
@@ -259,7 +300,10 @@ def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
 
 
 def _dump(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a YAML document: few arguments or keys one a line, everything else in as few lines as possible."""
+    """Yield the lines of a YAML document, in as few lines as possible.
+
+    Only short lists of arguments and short ConfigMaps have a line for each entry.
+    """
     for key, value in document.items():
         short = (key == "data" or isinstance(value, list)) and len(value) <= FEW_LINES
         text = yaml.safe_dump(
@@ -270,7 +314,7 @@ def _dump(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_ignored(plan: MigrationPlan) -> str:
-    """Return the keys and annotations that ingress-nginx ignores, with what may be meant; empty for none."""
+    """Return a sentence about the user's keys and annotations that ingress-nginx ignores, with what may be meant; empty without any."""
     annotations = (line for line in plan.migrations[0].annotations if line.standing == "off")
     ignored = {_short(line.key): line.note.rpartition("(")[2].rstrip(")") for line in annotations}
     texts = [
@@ -283,7 +327,10 @@ def _list_ignored(plan: MigrationPlan) -> str:
 
 
 def overview(plan: MigrationPlan) -> list[Part]:
-    """Return a line for each successor, the one that breaks least first: what becomes of the settings, and what differs."""
+    """Return a table with a line for each successor of ingress-nginx, the one that breaks least first.
+
+    A line has what becomes of the user's settings, the number of differences, and the worst of them.
+    """
     own = bool(plan.given or plan.migrations[0].annotations)
     standings: dict[str, Standing] = (
         {"works": "same", "line": "set", "objects": "hand", "impossible": "lost"} if own else {}
@@ -326,9 +373,10 @@ def _yield_labels(labels: Mapping[str, str], most: int | None, blank: bool = Tru
     """Yield a paragraph for each label that has a text.
 
     Args:
-        labels: The labels and their texts.
-        most: The maximum number of lines of a paragraph, one more of what is ignored or noted; the rest is left out. None: any.
-        blank: Whether an empty line comes before the first.
+        labels: Label → its text.
+        most: The maximum number of lines of a paragraph, and one more for ignored keys and for notes; the rest is left out. None: any
+            number.
+        blank: Whether an empty line precedes the first paragraph.
 
     """
     for place, (label, text) in enumerate((label, " ".join(text.split())) for label, text in labels.items() if text):
@@ -339,7 +387,15 @@ def _yield_labels(labels: Mapping[str, str], most: int | None, blank: bool = Tru
 
 
 def _wrap(text: str, indent: int = 3, width: int = WIDTH, most: int | None = None) -> list[str]:
-    """Break a text at spaces; a longer word stays whole. Beyond `most` lines the rest is left out."""
+    """Break a text at spaces into lines; a word that is longer than a line stays whole.
+
+    Args:
+        text: The text.
+        indent: The number of spaces before every line but the first.
+        width: The maximum number of characters of a line.
+        most: The maximum number of lines, beyond which the text is cut; None: any number.
+
+    """
     return textwrap.wrap(
         text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
         max_lines=most, placeholder=" … (--all)",
@@ -351,7 +407,13 @@ def _count(count: int, one: str, ending: str = "s") -> str:
 
 
 def _join(names: Iterable[str], most: int) -> str:
-    """Return names as a list in words, each once, at most so many of them, and the number of the others."""
+    """Return names as a list in words: `a, b and 3 more`. Each name occurs once.
+
+    Args:
+        names: The names.
+        most: The maximum number of names; the others are counted.
+
+    """
     listed = list(dict.fromkeys(names))
     return ", ".join(listed[:most]) + f" and {len(listed) - most} more" * (len(listed) > most)
 
@@ -361,5 +423,5 @@ def _short(key: str) -> str:
 
 
 def _name(trap: Trap) -> str:
-    """Return the name of a difference: that of its key, or the beginning of its sentence."""
+    """Return a short name for a trap (a difference that a migration runs into): its key, or the beginning of its sentence."""
     return _short(trap.line.key) or textwrap.shorten(trap.line.differs, 40, placeholder=" …")

@@ -29,9 +29,12 @@ SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
 
 @dataclass(frozen=True, slots=True)
 class NextMeasurement:
-    """The next measurement that the advice proposes: a command of `bench`, and the noise that decides its blocks.
+    """The next measurement that the advice about a run's noise proposes.
 
-    `command` has a place `{}` for the effect to find.
+    Attributes:
+        command: A command of `bench`, with `{}` in place of the effect to find.
+        noises: The noises that determine how many blocks (repetitions) it needs.
+
     """
 
     command: str
@@ -40,9 +43,15 @@ class NextMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The noise of a run, and what it means for other runs on this machine.
+    """The noise of a run, and how long other runs take on this machine.
 
-    `once_s` and `block_s` are the seconds that one variant against its baseline takes here: before its first block, and for each block.
+    Attributes:
+        record: The run.
+        noises: The noise of each metric at each load point.
+        complete: Whether all blocks (repetitions) of the run are valid.
+        once_s: The seconds that a run of one variant and its baseline takes here apart from its blocks.
+        block_s: The seconds of each block of such a run.
+
     """
 
     record: RunRecord
@@ -53,30 +62,36 @@ class Report:
 
     @property
     def judged(self) -> list[Noise]:
-        """The noises that are judged."""
+        """The noises of metrics and load points at which effects can be judged."""
         return [noise for noise in self.noises if not noise.why]
 
     @property
     def known(self) -> list[Noise]:
-        """The noises of which it is known how much the metric varies, judged or not."""
+        """The noises whose size is known, including those at which no effect can be judged."""
         return [noise for noise in self.noises if not noise.why or _is_limited(noise)]
 
     def lasts_s(self, blocks: int) -> float:
-        """Return the seconds that so many blocks of one variant against its baseline take here."""
+        """Return the seconds that a run of one variant and its baseline takes here with a number of blocks (repetitions)."""
         return self.once_s + blocks * self.block_s
 
     def needed(self, noise: Noise, effect: float) -> int | None:
-        """Return the number of blocks that find an effect (a fraction); None: more blocks than the lab measures."""
+        """Return the number of blocks (repetitions) that finds an effect; None if that is more than the lab measures.
+
+        Args:
+            noise: The noise of the metric at the load point.
+            effect: The effect as a fraction: 0.05 is 5 %.
+
+        """
         return power.count_blocks_for_effect(noise.sd or 0.0, noise.pilot_blocks, effect)
 
 
 def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
-    """Return the noise of a run as `past` has it, and how long other runs take on this machine.
+    """Return the report on the noise of a run, with the duration of other runs on this machine.
 
     Args:
         record: The run.
-        past: What the run showed of its noise and its bring-ups.
-        complete: Whether all its blocks are valid.
+        past: What the run showed of its noise and of the duration of bring-ups.
+        complete: Whether all blocks (repetitions) of the run are valid.
 
     """
     bring_up_s = past.bring_up_s or 0.0  # unknown where nothing came up
@@ -95,7 +110,10 @@ def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
 
 
 def page(report: Report, advice: str) -> list[Part]:
-    """Return the table, what is not judged and why, the null comparisons, and the advice."""
+    """Return the page about a run's noise: the table, notes (what is not judged, and why), the null comparisons, and the advice.
+
+    Null comparisons are those of a variant with itself.
+    """
     many = len(list_aa_variants(report.record.arms)) > 1
     rows = tuple(make_row(*_yield_cells(report, noise, many)) for noise in report.known if noise.metric in SHOWN)
     null_line = describe_nulls(report)
@@ -111,9 +129,9 @@ def page(report: Report, advice: str) -> list[Part]:
 
 
 def _is_limited(noise: Noise) -> bool:
-    """Return whether the rate at saturation throughput was that of the generator.
+    """Return whether a noise is that of a rate for which the load generator was the limit.
 
-    Its variation here is known, but no number of blocks makes an effect of it.
+    Its variation is known, but no number of blocks (repetitions) makes an effect of the proxy visible in it.
     """
     return noise.metric == "rate" and noise.why == LIMITED and noise.aa is not None and noise.aa.has_interval
 
@@ -136,7 +154,7 @@ def _yield_cells(report: Report, noise: Noise, many: bool) -> Iterator[str]:
 
 
 def level_text(noise: Noise) -> str:
-    """Return the mean of the blocks with its unit; with fewer than six blocks, the smallest and the largest."""
+    """Return the mean of the blocks (repetitions) with its unit; with fewer than six blocks, their range."""
     if noise.few is not None:
         metric = find_metric(noise.metric)
         return f"{'–'.join(dict.fromkeys(map(metric.coarse, noise.few)))} {metric.unit}"
@@ -144,13 +162,13 @@ def level_text(noise: Noise) -> str:
 
 
 def describe_aa(noise: Noise) -> str:
-    """Return the effect of the baseline against itself with its interval; – where only variants were compared."""
+    """Return the effect of the baseline against itself (A/A) with its interval as text; `–` if it was not measured."""
     metric, aa = find_metric(noise.metric), noise.aa
     return f"{metric.change(aa.effect)}{metric.ends(*aa.interval) if aa.interval else ''}" if aa else "–"
 
 
 def notes(report: Report) -> list[str]:
-    """Return what the columns mean, and for each point what is not judged and why."""
+    """Return the notes below the table of a run's noise: what its columns mean, and what is not judged at which load point, and why."""
     degrees = sorted({noise.pilot_blocks - 1 for noise in report.known})
     lines: list[str] = []
     if degrees:
@@ -179,12 +197,12 @@ def notes(report: Report) -> list[str]:
 
 
 def describe_nulls(report: Report) -> str:
-    """Return how many of the null comparisons were claimed; empty without null arms."""
+    """Return how many comparisons of a variant with itself came out as significant, in words; empty if the run has none."""
     return describe_null_claims(report.noises) if list_null_arms(report.record.arms) else ""
 
 
 def advise(report: Report, example: NextMeasurement, again: str) -> str:
-    """Return how large the noise is here, and what to run next.
+    """Return the advice: how large the noise is here, and which measurement to make next.
 
     Args:
         report: The noise of the run.

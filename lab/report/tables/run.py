@@ -71,13 +71,13 @@ MOVED = 1.2
 
 
 def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, every: bool = True) -> list[Part]:
-    """Return the tables of a summary with their legend and notes.
+    """Return the tables of a run's summary, with their legend and notes.
 
     Args:
-        summary: The summary of the run.
-        elsewhere: The command that shows all rows and notes, printed where they are many.
-        absolute: Whether to show all absolute values, also of variants whose difference is inconclusive.
-        every: Whether to show every row; else at most `MOST_LINES` lines, and the most important outcomes of disruptions.
+        summary: The summary of the run's steady loads, or of its disrupted ones.
+        elsewhere: The command that shows all rows and notes. If it is given, a terminal prints it instead of many notes.
+        absolute: Whether to show the absolute values of variants with an inconclusive difference, too.
+        every: True: every row is shown. False: both tables together have at most `MOST_LINES` lines, and of disruptions only the most important outcomes.
 
     """
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
@@ -105,7 +105,15 @@ def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, ev
 
 
 def _make_differences(summary: Summary, most: int | None) -> list[Part]:
-    """Return the table of differences: each arm against its baseline in its primary metric, and in others that differ."""
+    """Return the table of differences between each arm (variant of the run) and its baseline.
+
+    It has a row for the primary metric, and one for every other metric that clearly differs.
+
+    Args:
+        summary: The summary of the run's steady loads.
+        most: The maximum number of lines of the table; None: any number.
+
+    """
     heads = ("variant", "metric", "difference", "95 % interval", "per request", "p", "n", "decision")
     rows: list[tuple[int, grid.TableRow]] = []  # with its rank: what decides is 0
     for row in summary.rows:
@@ -128,7 +136,11 @@ def _make_differences(summary: Summary, most: int | None) -> list[Part]:
 
 
 def _rank(row: SummaryRow, effect: Effect) -> int:
-    """Return how soon an effect's row is left out of a long table: first what is not claimed, then noise checks."""
+    """Return the rank of an effect's row, by which a long table is shortened: rows of the highest rank are left out first.
+
+    An effect that is not in the primary metric has rank 3, an A/A comparison (the baseline with itself) without surprise 2. An inconclusive
+    or equivalent effect has rank 1, and anything else 0.
+    """
     if not effect.primary:
         return 3
     if row.arm.role == "again":
@@ -143,13 +155,17 @@ def _make_short_grid(
     most: int | None,
     blank: bool,
 ) -> list[Part]:
-    """Return a table of at most so many lines, and a sentence about the rows that are left out: those with the highest ranks.
+    """Return a table of limited length, and a sentence with the number of rows that were left out, if any.
+
+    Rows of the highest rank are left out first, the last one of them before the others. At least one row stays. The table's head and the
+    sentence do not count as lines; a heading of a group counts as two.
 
     Args:
         columns: The columns.
-        ranked: The rows in their order, each with its rank.
-        fold: The layout in two lines, for which a row counts twice if its name is long.
-        most: The most lines; None: every row is shown.
+        ranked: (rank, row) for each row, in the order of the table.
+        fold: The layout with two lines per row, for a narrow terminal. If any row has a long name, each row counts as two lines, except
+            free rows (those that do not use the table's columns).
+        most: The maximum number of lines; None: every row is shown.
         blank: Whether an empty line precedes the table.
 
     """
@@ -189,7 +205,10 @@ def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCe
 
 
 def _name_decision(effect: Effect) -> str:
-    """Return the decision about an effect as the table has it: a metric that is not the primary one is not claimed."""
+    """Return the decision about an effect as the table of differences prints it.
+
+    A metric that is not the primary one is not claimed, so its decision is in brackets: `(better)`.
+    """
     if effect.decision is Decision.A_A:
         interval = effect.estimate.interval if effect.estimate else None
         if interval is None:
@@ -208,12 +227,12 @@ def _name_decision(effect: Effect) -> str:
 
 
 def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Part]:
-    """Return the table of absolute values, after a sentence about what they may be used for.
+    """Return the table of absolute values, below a sentence that warns against comparing its rows.
 
     Args:
-        summary: The summary of the run.
-        every: Whether variants whose difference is inconclusive have a row, and every metric a column.
-        most: The most lines of the table; None: any number.
+        summary: The summary of the run's steady loads.
+        every: Whether to show variants with an inconclusive difference, and all metrics.
+        most: The maximum number of lines of the table; None: any number.
 
     """
     hidden = {
@@ -253,7 +272,7 @@ def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Par
 
 
 def _describe_group(row: SummaryRow) -> Heading:
-    """Return the heading of a load, with the generator that measured it."""
+    """Return the heading for the rows of one load: the load point's name, the load generator, and the load in words."""
     generator, stood_for = row.cell.generator or row.point.generator, row.cell.stand_in_for
     tool = f"{generator} (for {stood_for})" if stood_for else generator
     return Heading(row.point.name, f"{tool}, {describe_load(row.point)}")
@@ -281,7 +300,7 @@ def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | Tab
 
 
 def _make_legend(summary: Summary) -> list[Part]:
-    """Return the legend of both tables, at most five lines."""
+    """Return the legend of the tables of differences and absolute values, in at most five lines."""
     judged = [effect for row in summary.rows for effect in row.shown if effect.decision.judged]
     lines: list[str] = []
     if judged:
@@ -320,13 +339,13 @@ def _make_legend(summary: Summary) -> list[Part]:
 
 
 def _format_blocks(row: SummaryRow) -> TableCell:
-    """Return how many of the planned blocks count, with the row's notes: `5/6¹`."""
+    """Return a cell with the number of valid blocks (repetitions) and of planned ones, and with the row's notes: `5/6¹`."""
     valid, planned = row.cell.valid_blocks, row.cell.planned_blocks
     return TableCell(f"{valid}/{planned}", "yellow" if valid < planned else "", notes=row.notes)
 
 
 def _choose_arrow(effect: Effect) -> str:
-    """Return the arrow ↑ or ↓ after a number whose effect is marked; empty for any other."""
+    """Return the arrow that follows a number: `↑` or `↓` if its effect is marked as different, and otherwise an empty text."""
     if not effect.marked:
         return ""
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
@@ -336,9 +355,15 @@ def _choose_arrow(effect: Effect) -> str:
 
 
 def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> Grid:
-    """Return the table of one point, with as many arms next to each other as fit.
+    """Return the table of one disrupted load point, with a line per metric and a column per arm (variant of the run).
 
-    The other arms stand below, next to the baseline again.
+    On a terminal that is too narrow for all arms, the others follow below, next to the first arm again.
+
+    Args:
+        summary: The summary of the run's disrupted loads.
+        rows: The rows of the load point, one for each arm.
+        every: Whether to show every metric instead of the most important ones.
+
     """
     lines = [_make_line("blocks", "", map(_format_blocks, rows))]
     slowed = choose_slowdown_percentile(rows)
@@ -379,9 +404,15 @@ def _format_slowdown(estimate: stats.Estimate | None) -> TableCell:
 
 
 def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> list[str]:
-    """Return the metrics that get a line at this point.
+    """Return the metrics that get a line in the table of a disrupted load point.
 
-    These are the primary metrics, the metrics that are always shown, and the metrics that the disruption changed.
+    These are the primary metrics, those that are always shown, and those that the disruption changed. A control run has a fixed selection.
+
+    Args:
+        summary: The summary of the run's disrupted loads.
+        rows: The rows of the load point, one for each arm (variant of the run).
+        every: Whether to show further metrics, too, unless the disruption left them unchanged.
+
     """
     present = [metric for metric in DIFFERENCES if any(metric in row.cell.values for row in rows)]
     if rows and rows[0].point.control:
@@ -416,9 +447,9 @@ def _has_moved(value: float | None, control: float | None) -> bool:
 
 
 def _format_level(row: SummaryRow, metric: str) -> TableCell:
-    """Return a value, with its interval where the blocks differ, and the number of blocks without it in brackets.
+    """Return the cell of a metric of one arm (variant of the run): `2.0 s [1.9, 2.1] (2 –)`.
 
-    `2.0 s [1.9, 2.1] (2 –)`
+    The interval is left out if all blocks (repetitions) have one value. The number in brackets counts the blocks without a value.
     """
     values, level = row.cell.values.get(metric), row.cell.level(metric)
     if values is None or level is None:

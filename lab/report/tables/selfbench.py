@@ -10,7 +10,11 @@ from lab.stats import paired as stats
 
 
 def known_costs_page(costs: KnownCosts | None) -> list[Part]:
-    """Return a table of what pairs and solo arms show of each known cost, the fewest lines first, and the slope."""
+    """Return the page about costs that are known beforehand: what pairs show of them, compared with solo samples.
+
+    For a pair two variants are measured at once, for a solo sample one has the machine alone. The table has a row for each variant with
+    extra work, the least work first. Sentences below it explain the intervals, and say which share of the cost pairs show.
+    """
     if costs is None:
         return [make_sentence("No cost was measured both ways, as a pair and alone, in enough blocks.")]
     rows = [
@@ -54,9 +58,9 @@ def _format_effect(estimate: stats.Estimate) -> str:
 def order_page(report: OrderReport) -> list[Part]:
     """Return the page about the question whether results depend on what was measured before (the order of a run).
 
-    The page has a table of the committed runs with valid samples or a fault, then how to read the table, and the conclusion. Below there
-    is a line for each metric that depends on the order, for each point whose invalid samples depend on the order, and for each run that
-    cannot be read.
+    The page has a table of the committed runs with valid samples of steady loads, or with a fault. How to read the table, and the
+    conclusion, follow. Below there is a line for each metric that depends on the order, for each load point whose invalid samples depend on
+    the order, and for each run that cannot be read.
 
     Args:
         report: The order tests of all committed runs.

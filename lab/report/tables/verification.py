@@ -37,10 +37,12 @@ COMMAND_WIDTH, WIDTH = 102, 40
 
 
 def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequence[str]]]) -> list[Part]:
-    """Return the overview: for each successor the number of differences, and of those that the migration table did not know.
+    """Return the overview of a verification: a table with the numbers of differences for each successor of ingress-nginx.
+
+    Differences are counted by their consequence. The last column counts those that the migration table did not know.
 
     Args:
-        rows: The name of each successor, its target, the number of requests, the differences, and notes.
+        rows: (name of the successor, its target, number of requests, differences, notes) for each successor.
 
     """
     heads = ("successor", "on", "requests", "breaks", "weakens", "clients", "backends", "new")
@@ -57,7 +59,16 @@ def _count(differences: Sequence[Difference]) -> list[str]:
 
 
 def differences_page(system: str, differences: Sequence[Difference], notes: Sequence[str]) -> list[Part]:
-    """Return the page of one successor: every difference with a request, both answers, and the setting that closes it."""
+    """Return the page of a verification about one successor of ingress-nginx, with all differences by their consequence.
+
+    Each difference has a request that shows it, both answers, and the setting that removes it.
+
+    Args:
+        system: The name of the successor.
+        differences: The differences.
+        notes: What the successor did not get of the user's files, and how it ran.
+
+    """
     parts: list[Part] = [make_title(system, f"compared with ingress-nginx: {len(differences)} differences", blank=True)]
     if notes:
         parts.append(Sentences(tuple(Text(f"  {note}") for note in notes), tuple(f"- {note}" for note in notes)))
@@ -93,7 +104,7 @@ def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Pa
 
 
 def _fold(command: str) -> list[str]:
-    """Return a command on lines that a shell reads as one, broken between its words; a word is never broken."""
+    """Break a long shell command into several lines between words, with a backslash at the end of each line but the last."""
     lines = [""]
     for word in re.findall(r"""(?:'[^']*'|"[^"]*"|[^\s'"])+""", command):
         if len(lines[-1]) + len(word) > COMMAND_WIDTH and lines[-1]:

@@ -104,16 +104,17 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim, which is a sentence of a published study that can be true or false: a row of claims.csv.
+    """A claim: a sentence of a published study that can be true or false. It is a row of claims.csv.
 
     Attributes:
-        id: The claim's id.
+        id: The claim's id, for example `OK-03`.
         study: The key of the study whose document the claim comes from.
-        kind: The kind of claim (`KINDS`).
+        kind: The kind of claim: `table cell`, `figure`, `stated`, `hypothesis`, `question` or `example`; `check` for a check of this
+            project.
         text: The claim in words.
         published: The published value as text; empty: none.
         unit: The value's unit.
-        note: This project's remark.
+        note: A remark of this project.
 
     """
 
@@ -140,7 +141,7 @@ class Claim:
 
 
 class Other(StrictModel):
-    """The other side of a comparison by blocks: another variant at the same point, or the same variant at another."""
+    """The other side of a comparison: another variant at the same load point, or the same variant at another load point."""
 
     variant: str | None = None
     points: str | None = Field(default=None, description="a pattern; it must fit one point")
@@ -153,7 +154,10 @@ class Other(StrictModel):
 
 
 class ClaimTest(StrictModel):
-    """A `[[ID.tests]]` table: a number of every block, and where its 95 % interval must lie."""
+    """A `[[ID.tests]]` table of a rule: a number that every block of a run has, and where its 95 % interval must lie.
+
+    A block is one repetition of the entire plan. The number is a metric of one variant, or its ratio to or difference from another one.
+    """
 
     __test__ = False  # no test of pytest's
     metric: str
@@ -200,18 +204,18 @@ class ClaimTest(StrictModel):
 
     @property
     def bounded(self) -> bool:
-        """True if this test of a claim has a bound (`above`, `below`, `within` or `like`); others are only shown."""
+        """True if the test has a bound (`above`, `below`, `within` or `like`). A test without one is only shown, not judged."""
         return any(bound is not None for bound in (self.above, self.below, self.within, self.like))
 
     def met(self, value: float) -> bool:
-        """Return whether a single value, without an interval or noise floor, lies where the test requires it."""
+        """Return whether a single value lies within the test's bound, regardless of any interval or noise floor."""
         if self.within is not None:
             return self.within[0] <= value <= self.within[1]
         return (self.above is None or value > self.above) and (self.below is None or value < self.below)
 
 
 class ClaimRule(StrictModel):
-    """The rule by which one claim is judged."""
+    """The rule by which our runs judge one claim: a table of a TOML file, with tests or a reason why there are none."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     sweeps: list[str] = Field(default_factory=list[str])
@@ -251,7 +255,7 @@ class ClaimRule(StrictModel):
         return self
 
     def named(self) -> list[str]:
-        """Return the names of all variants that the rule needs, each once."""
+        """Return the names of all variants that a run must have measured for this rule, each once."""
         tests = (*self.given, *self.tests, *self.told)
         bases = [base.variant for test in tests for base in (test.minus, test.ratio_to) if base is not None]
         names = [self.variant, *(test.variant for test in tests), *bases]
@@ -259,14 +263,14 @@ class ClaimRule(StrictModel):
 
     @property
     def command(self) -> str:
-        """The `just bench` command that makes a run by which this rule of a claim can be judged."""
+        """The `just bench` command that makes a run by which this rule can judge its claim."""
         sustained = " --sustained" if self.sustained else ""
         loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {SUGGESTED_BLOCKS}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
 
 
 class ClaimCheck(StrictModel):
-    """A table of lab/studies/claims/checks: a fact known beforehand, and the rules that check it on runs."""
+    """A table in a file of lab/studies/claims/checks: a fact known beforehand, and the rules that check it on runs."""
 
     text: str
     rules: list[ClaimRule] = Field(min_length=1)
@@ -284,10 +288,10 @@ def read_claims() -> list[Claim]:
 
 
 def rules() -> dict[str, list[ClaimRule]]:
-    """Return claim id → its rules, from every TOML file of this folder.
+    """Return claim id → the claim's rules, from every TOML file in lab/studies/claims.
 
     Raises:
-        UsageError: A file is faulty; with the file, the claim and a remedy.
+        UsageError: A file is faulty; the error has the file, the claim and a remedy.
 
     """
     by_id, by_claim = {claim.id: claim for claim in read_claims()}, dict[str, list[ClaimRule]]()
@@ -304,10 +308,12 @@ def rules() -> dict[str, list[ClaimRule]]:
 
 
 def checks() -> list[tuple[Claim, list[ClaimRule]]]:
-    """Return every check of lab/studies/claims/checks as a claim of this project, with its rules.
+    """Return the checks of lab/studies/claims/checks, each in the form of a claim with its rules.
+
+    A check is a fact that is known before any run. In the form of a claim it has the kind `check` and no published value.
 
     Raises:
-        UsageError: A file is faulty; with the file, the check and a remedy.
+        UsageError: A file is faulty; the error has the file, the check and a remedy.
 
     """
     by_id = {claim.id: claim for claim in read_claims()}
@@ -325,11 +331,14 @@ def checks() -> list[tuple[Claim, list[ClaimRule]]]:
 
 
 def tables(folder: Path, label: str) -> Iterator[tuple[str, str, str, Any]]:
-    """Yield (place for messages, stem of the file's name, table's name, table) of every TOML file of a folder.
+    """Yield every top-level table of every TOML file in a folder.
 
     Args:
         folder: The folder.
         label: The folder's name in messages.
+
+    Yields:
+        (place for messages, file's name without its ending, table's name, table).
 
     Raises:
         UsageError: A file is no TOML.
@@ -342,7 +351,10 @@ def tables(folder: Path, label: str) -> Iterator[tuple[str, str, str, Any]]:
 
 
 def _resolve_rule(place: str, rule: ClaimRule, by_id: Mapping[str, Claim]) -> ClaimRule:
-    """Return a rule with the bounds that `like` stands for: around the ratio of what two claims published.
+    """Check the names in a rule, and return the rule with each `like` replaced by the bound that it means.
+
+    `like` names two claims. Its bound is a range around the ratio of the numbers that the two claims published (within a factor of
+    NEAR_FACTOR).
 
     Args:
         place: The rule's place, for messages.
@@ -386,7 +398,7 @@ def lies_within_bound(
     below: float | None,
     shift: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
 ) -> bool | None:
-    """Return whether an entire range meets a bound; None where only a part of the range does.
+    """Return whether an entire range meets a bound: True if all of it does, False if none of it does, None otherwise.
 
     Exactly one of `within`, `above` and `below` is the bound; the other two are None.
 
@@ -396,7 +408,8 @@ def lies_within_bound(
         within: The range must lie within these two values.
         above: The range must lie above this value.
         below: The range must lie below this value.
-        shift: Given `above` or `below`, returns that bound moved down and moved up by the noise.
+        shift: A function that returns (bound moved down, bound moved up) for `above` or `below`. The range must lie beyond both to meet the
+            bound. By default the bound is not moved.
 
     """
     if within is not None:
@@ -411,12 +424,15 @@ def lies_within_bound(
 
 
 def format_short(value: float) -> str:
-    """Return a number with three significant digits (from 100 on as a whole number) and a true minus sign."""
+    """Return a number as text with three significant digits: `0.0123`, `−4.57`, `1,234`; from 100 on without a fraction.
+
+    The minus sign is the typographic one, not a hyphen.
+    """
     size = abs(value)
     text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
     return text.replace("-", "−")
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern with wildcards, case-sensitively."""
+    """Return whether a name matches a pattern with `*` and `?` as wildcards, with regard to case."""
     return fnmatchcase(name, pattern)

@@ -26,7 +26,7 @@ from lab.studies.claims.publications import OwnJudgement
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """The result of one run for one claim.
+    """The result of judging one claim by one run.
 
     Attributes:
         run: The run's id.
@@ -34,10 +34,11 @@ class RunFinding:
         target: The run's target.
         answer: The answer to the claim by this run.
         effect: The measured effects in words.
-        why: The reason for the answer, if it needs one; for a damaged run, the damaged file.
-        measured: The results of the rule's tests.
+        why: The reason for the answer; empty if it needs none. For a damaged run it names the damaged file.
+        measured: The results of all tests of the claim's rule, first those of the preconditions (`given`).
         damaged: Whether a file that the rule needs cannot be read.
-        given: The number of tests at the beginning of `measured` that only show whether the load was what the claim is about.
+        given: The number of results at the beginning of `measured` that are preconditions. They show whether the load was what the claim is
+            about.
 
     """
 
@@ -55,7 +56,8 @@ class RunFinding:
     def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
         """The measured numbers that the answer rests on: those that contradict the claim, or else all that the rule judges.
 
-        Each is the run, the metric, the point, and the two sides that are compared, whichever is first.
+        Each is (run's id, metric, load point, set of the two sides that are compared). A set has no order, so A against B and B against A
+        are one measurement.
         """
         judged = [part for part in self.measured[self.given :] if part.test.bounded and part.value is not None]
         deciding = [part for part in judged if part.holds is False] or judged
@@ -63,16 +65,16 @@ class RunFinding:
 
     @property
     def gaps(self) -> list[str]:
-        """The tests of a claim's rule for which a run lacks the point, the variant or the metric, in words.
+        """What the run lacks for the claim's rule: in words, each test whose point, variant or metric is missing.
 
-        Tests that are only shown (without a bound) are left out. A damaged run has no entries.
+        Tests without a bound are left out, since they are only shown. For a damaged run the list is empty.
         """
         return [part.text for part in self.measured if part.gap and part.test.bounded]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """A line of the ledger: a claim with both judgements, by our runs and by the publication's own data.
+    """A claim with two judgements: by our runs, and by the publication's own data. It is a line of the ledger.
 
     Attributes:
         claim: The claim.
@@ -81,8 +83,8 @@ class ClaimVerdict:
         why: The reason for the answer, and other remarks.
         rule: The rule in words.
         runs: The ids of the runs that the answer rests on.
-        findings: The results of all runs of the rule.
-        own: The judgement by the publication's own data; None for a check, which no publication claims.
+        findings: The results of all runs by which the rule was judged.
+        own: The judgement by the publication's own data; None for a check (a fact known beforehand), which no publication claims.
 
     """
 
@@ -99,7 +101,10 @@ class ClaimVerdict:
 
     @property
     def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
-        """The measured numbers that the answer rests on (`RunFinding.measurements`); claims that share one are one measurement."""
+        """The measured numbers that the answer rests on, in the form of `RunFinding.measurements`.
+
+        Two claims with a number in common rest on one measurement.
+        """
         return {number for finding in self.findings if finding.answer == self.answer for number in finding.measurements}
 
 
@@ -108,7 +113,8 @@ def judge_claim(
 ) -> ClaimVerdict:
     """Judge a claim by the first of its rules that has a run.
 
-    Rules with a run of enough blocks for an interval come before all others, so a longer run is preferred to one too short to decide.
+    A rule whose longest run has enough blocks (repetitions) for an interval comes before a rule with only shorter runs. Without any run the
+    claim is inconclusive. It is `not measurable here` instead if a run has recorded why a variant that a rule needs could not be measured.
 
     Args:
         claim: The claim.
@@ -149,9 +155,10 @@ def judge_claim(
 
 
 def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
-    """Return the verdict of several runs: the common answer of those that decide, or else inconclusive.
+    """Combine the results of several runs into one verdict on a claim.
 
-    The run with the most blocks comes first. A damaged run leaves the claim inconclusive.
+    The answer is that of the runs that decide. It is inconclusive if these runs disagree, if no run decides, or if a run is damaged. The
+    run with the most blocks (repetitions) is reported first.
 
     Args:
         blank: The verdict without an answer.
@@ -184,7 +191,7 @@ def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequ
 
 
 def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
-    """Return the result of one run for a rule."""
+    """Judge a claim's rule by one run."""
     record = run.run.record
     blank = RunFinding(record.id, run.name, record.target, "inconclusive", "", "", ())
     try:
@@ -217,9 +224,13 @@ def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
 
 
 def _describe_need(tested: Sequence[MeasuredTest]) -> str:
-    """Return in words what would decide the open tests: a remedy, or a number of blocks.
+    """Return in words what would decide the open tests of a rule: a remedy, or a number of blocks (repetitions).
 
-    The text is empty where the reason of a test already has it: too few blocks for an interval, or no block that counts.
+    The text is empty for a test without an interval or a block that counts, since the reason of that test already has what it needs.
+
+    Args:
+        tested: The results of the rule's tests.
+
     """
     undecided = [part for part in tested if part.holds is None]
     needed = max((part.more for part in undecided), default=0)
@@ -229,5 +240,5 @@ def _describe_need(tested: Sequence[MeasuredTest]) -> str:
 
 
 def _join_reasons(tested: Sequence[MeasuredTest]) -> str:
-    """Return the reasons of all tests that have a value."""
+    """Return the reasons of all tests that have a value, joined by semicolons and each once."""
     return "; ".join(dict.fromkeys(part.why for part in tested if part.why and part.value is not None))

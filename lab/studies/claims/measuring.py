@@ -39,15 +39,15 @@ class MeasuredTest:
     Attributes:
         test: The test.
         arm: The arm's name.
-        point: The point's name, or the test's pattern where no point matches.
+        point: The load point's name, or the test's pattern where no load point matches.
         value: The value in the metric's own unit, or a ratio; None: there is none.
-        low: The lower end of the interval; None: no interval.
-        high: The upper end of the interval; None: no interval.
-        blocks: The number of blocks.
+        low: The lower end of the 95 % interval; None: no interval.
+        high: The upper end of the 95 % interval; None: no interval.
+        blocks: The number of blocks (repetitions of the entire plan).
         holds: Whether the test holds; None: open.
-        why: The reason why the result is open or qualified.
-        gap: Whether the run lacks what the test asks for: its point, its variant, or its metric in the samples.
-        other: The other side of the comparison: a variant, or a point; empty: no comparison.
+        why: The reason why the result is open, or a restriction of it; empty: none.
+        gap: Whether the run lacks what the test asks for: its load point, its variant, or its metric in the samples.
+        other: The other side of the comparison: a variant or a load point; empty: no comparison.
         boots: The number of boots of the machine that the interval covers; for one boot it is the run's own interval.
         more: The number of blocks that would decide an open test nine times in ten, if the true value is the measured one. It is above
             MAX_BLOCKS where MAX_BLOCKS would not be enough, and 0 where the test is decided or more blocks cannot decide it.
@@ -74,9 +74,10 @@ class MeasuredTest:
 
     @property
     def text(self) -> str:
-        """The result of a claim's test in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
+        """The result in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
 
-        Variant and point are named as far as the test names them.
+        The variant and the load point are part of the text only if the test names them. Without a value, the text has the metric and the
+        reason.
         """
         metric = find_metric(self.test.metric)
         unit, scale = (metric.unit, metric.scale) if self.test.ratio_to is None else ("×", 1.0)
@@ -96,13 +97,14 @@ class MeasuredTest:
 
 
 def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool = False) -> Iterator[MeasuredTest]:
-    """Yield the result of a claim's test at each of the test's load points.
+    """Yield the result of a claim's test at each load point that the test names.
 
-    Where the run has no such point or no block that counts, the result is open, with the reason.
+    If the run has no such load point, the only result is open, with the reason. At a point without a block that counts, the result is open,
+    too.
 
     Args:
         test: The test.
-        variant: The rule's variant, for a test that names none.
+        variant: The variant of the claim's rule, for a test that names none.
         run: The run.
         sustained: Whether only loads made with the option `--sustained` count.
 
@@ -125,7 +127,7 @@ def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool =
 
 
 def _measure_at(test: ClaimTest, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
-    """Return the result of a test for one arm of a run at one load point."""
+    """Return the result of a test for one arm (variant of a run) at one load point of the run."""
     values = run.values(arm, point.name, test.metric)
     missing = sum(value is None for value in values.values())
     base = test.minus or test.ratio_to
@@ -154,14 +156,14 @@ def _measure_at(test: ClaimTest, arm: str, point: LoadPoint, run: Evidence) -> M
 def _compare(
     blank: MeasuredTest, base: Other, values: Blocks, arm: str, point: LoadPoint, run: Evidence
 ) -> MeasuredTest:
-    """Return the comparison of an arm at a point with another arm or point.
+    """Return the result of a test that compares an arm (variant of a run) with another arm or another load point.
 
     Args:
-        blank: The test without a value.
+        blank: The result to fill in, still without a value.
         base: What the arm is compared with.
-        values: Block → the arm's value.
+        values: Block (number of a repetition) → the arm's value.
         arm: The arm's name.
-        point: The point.
+        point: The arm's load point.
         run: The run.
 
     """
@@ -221,14 +223,15 @@ def _compare(
 def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
     """Return a comparison with its mean and interval over all boots of the machine that measured it.
 
-    The result is `part` where fewer than two boots have an interval. A damaged run of another boot is noted in `why`.
+    With an interval on fewer than two boots, the result is `part`. If a run of another boot is damaged, the result is `part` with a remark
+    in `why`.
 
     Args:
-        part: The comparison on the first run.
+        part: The comparison in the run of the first boot.
         base: What the arm is compared with.
-        arm: The arm's name.
-        point: The load point.
-        run: The first run of the reference (a committed run).
+        arm: The name of the arm (one variant of the run).
+        point: The arm's load point.
+        run: The run of the first boot, whose reference has those of the other boots.
 
     """
     parts = [part]
@@ -257,7 +260,13 @@ def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, 
 
 
 def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], list[float]]:
-    """Return the values of both sides in the blocks in which both have one."""
+    """Return two lists of values, of the arm and of its base, from the blocks (repetitions) in which both have a value.
+
+    Args:
+        arm_values: Block → the arm's value; None: unknown.
+        base_values: Block → the base's value; None: unknown.
+
+    """
     pairs = [
         (value, base)
         for block, value in arm_values.items()
@@ -269,12 +278,13 @@ def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], 
 def _compute_floor(test: ClaimTest, arm: str, against: tuple[str, str], point: LoadPoint, run: Evidence) -> float:
     """Return the A/A noise floor of a comparison: the effect that the baseline shows against itself.
 
-    For a ratio the result is that ratio - 1. For a difference it is at least the smallest difference that the metric resolves.
+    It is computed from the baseline's twin (the baseline measured a second time). For a ratio the result is the ratio of the two minus 1.
+    For a difference it is no less than the smallest difference that the metric can resolve.
 
     Args:
         test: The test.
-        arm: The arm's name.
-        against: The arm and the point that the arm is compared with.
+        arm: The name of the arm (one variant of the run).
+        against: (arm, load point) that the arm is compared with.
         point: The load point of the arm.
         run: The run.
 
@@ -291,15 +301,18 @@ def _compute_floor(test: ClaimTest, arm: str, against: tuple[str, str], point: L
 
 
 def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tuple[bool, bool]:
-    """Return (whether the true value may lie below the measured value, whether the true value may lie above it).
+    """Return on which sides of a measured value the true value may lie, since the load generator was the limit.
 
-    Where the load generator was the limit, the proxy could have answered more: its rate is measured too low (UNDERSTATED), and its
-    latency may be measured too high (LESS). In a comparison, such an error of the baseline shifts the result the opposite way.
+    Behind such a generator the proxy could have answered more. So a rate is measured too low (UNDERSTATED), and a latency may be measured
+    too high (LESS). In a comparison, the baseline's error moves the result in the opposite direction.
 
     Args:
         metric: The name of the metric.
         limited: Whether the generator was the limit of the arm in some block.
         base_limited: Whether the generator was the limit of the arm's baseline in some block; False without a comparison.
+
+    Returns:
+        (whether the true value may be lower than the measured one, whether it may be higher).
 
     """
     if metric in UNDERSTATED:
@@ -308,15 +321,17 @@ def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tupl
 
 
 def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> MeasuredTest:
-    """Return a test's result with its decision: whether the interval meets the bound.
+    """Decide whether a test holds: compare the result's interval with the test's bound, and return the result with the decision.
 
-    An open result also has what would decide it.
+    If the interval leaves this open, the result also has what would decide it: a number of blocks (repetitions), or a remedy. Without an
+    interval, the reason says how many blocks are needed.
 
     Args:
         part: The result with its value and interval.
-        floor: The A/A noise floor, by which `above` and `below` are moved so that they are harder to meet (for a ratio as a factor).
-        hidden: (whether the true value may lie below the interval, whether above). The interval has no end on such a side, so only its
-            other end decides.
+        floor: The A/A noise floor (the effect of the baseline against itself). The bounds `above` and `below` are moved by it, so that they
+            are harder to meet: multiplied or divided for a ratio, and otherwise increased or decreased.
+        hidden: (whether the true value may lie below the interval, whether it may lie above). On such a side the interval is taken as
+            infinite, so only its other end can decide.
 
     """
     if part.value is None or part.low is None or part.high is None:
@@ -354,20 +369,21 @@ def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> Meas
 
 
 def _shift_bound(test: ClaimTest, floor: float, bound: float) -> tuple[float, float]:
-    """Return (the bound moved down by the noise floor, the bound moved up), for a ratio by a factor."""
+    """Return (the bound moved down by the noise floor, the bound moved up by it): for a ratio by a factor, else by a difference."""
     return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
 
 def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, run: Evidence) -> MeasuredTest:
-    """Leave a latency in an open loop undecided if the same load without a proxy shows the same, or was not measured.
+    """Leave a latency undecided if the load without a proxy gives the same answer, or was not measured.
 
-    The load without a proxy shows the same if its value lies on the same side of the bound as the result. A result below a bound counts only
-    where two points are compared: that a single latency is low needs no such check.
+    Only latencies of an open loop (an offered rate) are checked, since the generator and the backend are part of them. The answer is the
+    same if the value without a proxy lies on the same side of the bound. A single latency below its bound stays decided even then: that it
+    is low needs no proof.
 
     Args:
         part: The decided result.
         point: The load point.
-        base_point: The name of the point that `point` is compared with; None: there is no comparison of points.
+        base_point: The name of the load point that `point` is compared with; None: load points are not compared.
         run: The run, which may have the load without a proxy as its direct reference.
 
     """

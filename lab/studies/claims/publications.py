@@ -90,10 +90,10 @@ OF_A_COLUMN: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class Base(StrictModel):
-    """The denominator of a test's ratio (`ratio_to`): the same number from other rows, another column or table.
+    """The `ratio_to` of a test: the denominator, by which the test's number is divided.
 
-    A field that is left out has the test's value. For the same table, the test's `where` also selects the rows, except in the columns that
-    `where` of the denominator names.
+    It is a number from other rows, another column or another table. A field that is left out has the test's value. Within the test's own
+    table, the test's `where` selects the denominator's rows, too, except in the columns that the denominator's `where` names.
     """
 
     table: str = ""
@@ -103,9 +103,9 @@ class Base(StrictModel):
 
 
 class OwnTest(StrictModel):
-    """A `[[ID.tests]]` table: a number that the publication printed, and the bound that the number must meet.
+    """A `[[ID.tests]]` table: a number that the publication printed, and the bound that this number must meet.
 
-    With `each`, the test takes one number for every value of that column.
+    If `each` names a column, there is one number for every value of that column, and all of them must meet the bound.
     """
 
     says: str = Field(default="", description="what the number is, in words; none: the column's name")
@@ -154,14 +154,17 @@ class OwnTest(StrictModel):
 
 
 class Unsettled(StrictModel):
-    """The reason why the published numbers leave a claim open, if all its `tests` hold or there are none."""
+    """An `[ID.unsettled]` table: a reason why the publication's numbers leave the claim open.
+
+    The reason applies if all tests of this table hold, or if it has none.
+    """
 
     because: str
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
 
 
 class OwnRule(StrictModel):
-    """The rule by which one claim is judged by its publication's own data."""
+    """The rule by which one claim is judged by its publication's own data: tests, or the reason why there is no data."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
@@ -184,7 +187,7 @@ class OwnJudgement:
     """The judgement of one claim by its publication's own data.
 
     Attributes:
-        answer: The answer.
+        answer: `supported`, `not supported`, `inconclusive` or `no data`.
         sentence: The numbers in words, or why there are none.
         rule: The rule in words; empty where there are no numbers.
 
@@ -196,10 +199,13 @@ class OwnJudgement:
 
 
 def judge_by_own_data() -> dict[str, OwnJudgement]:
-    """Return claim id → its judgement by its publication's own data, by the rules in `published/`.
+    """Judge each claim by its publication's own data, by the rules in lab/studies/claims/published.
+
+    Returns:
+        Claim id → judgement; a claim without a rule is left out.
 
     Raises:
-        UsageError: A file is faulty; with the file, the claim and a remedy.
+        UsageError: A file is faulty; the error has the file, the claim and a remedy.
 
     """
     by_id, judgements = {claim.id: claim for claim in read_claims()}, dict[str, OwnJudgement]()
@@ -215,8 +221,12 @@ def judge_by_own_data() -> dict[str, OwnJudgement]:
 def own(claim: Claim, rule: OwnRule) -> OwnJudgement:
     """Judge one claim by its publication's own data.
 
+    Args:
+        claim: The claim.
+        rule: The claim's rule.
+
     Raises:
-        UsageError: A table does not have what the rule asks for.
+        UsageError: A table in data/published does not have what the rule asks for.
 
     """
     if rule.no_data:
@@ -237,7 +247,7 @@ def own(claim: Claim, rule: OwnRule) -> OwnJudgement:
 
 
 def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None]:
-    """Run a test once for every value of its column `each`, or once if it names none.
+    """Run a test of a rule once for every value of its column `each`, or a single time if it names no such column.
 
     Args:
         place: The rule's place, for messages.
@@ -245,7 +255,7 @@ def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None
         test: The test.
 
     Returns:
-        The result in words, and whether the test holds; None: the bound lies within the uncertainty of a number.
+        (the result in words, whether the test holds). The second is None if the bound lies within the uncertainty of a number.
 
     """
     end = next((end for end in UNITS if test.column.endswith(end)), "")
@@ -281,9 +291,9 @@ def _combine(results: Sequence[bool | None]) -> bool | None:
 
 
 def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
-    """Return whether the entire range of a number meets the test's bound; None where the bound lies in the range.
+    """Return whether a published number meets the test's bound; None if the bound lies within the number's uncertainty.
 
-    With `claimed`, the number must equal the claim's published value to its last digit.
+    A test with `claimed` has no bound. Its number must equal the claim's published value, rounded to as many decimals.
     """
     if test.claimed:
         decimals = len(claim.published.partition(".")[2])
@@ -292,13 +302,16 @@ def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
 
 
 def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
-    """Return a test's number, or its ratio to the number of `ratio_to`.
+    """Compute the number of a test, and divide it by the number of `ratio_to` if the test has one.
 
     Args:
         place: The rule's place, for messages.
         test: The test.
         rows: The rows of the test's table that its `where` selects.
-        value: Only rows with this value in the column `each` count; without `each` it has no meaning.
+        value: The value of the column `each` for which the number is taken. It is not used by a test without `each`.
+
+    Raises:
+        UsageError: A table does not have what the test asks for, or the divisor is not above 0.
 
     """
     selected = [row for row in rows if not test.each or row[test.each] == value]
@@ -362,12 +375,12 @@ def _take_number(place: str, table: str, rows: Sequence[Row], column: str, take:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A published number with the range in which it may lie, since it was read off a plot.
+    """A published number with its uncertainty: a number that was read off a plot is only known to lie in a range.
 
     Attributes:
         value: The number.
-        low: The lower end of the range; for a number that was printed, the number.
-        high: The upper end of the range; for a number that was printed, the number.
+        low: The lower end of the range; equal to `value` for a number that was printed.
+        high: The upper end of the range; equal to `value` for a number that was printed.
 
     """
 
@@ -377,7 +390,10 @@ class Number:
 
     @property
     def text(self) -> str:
-        """The published number as text, with its range: `194 [171, 217]`, or `194` where the range is a point."""
+        """The number as text with three significant digits and its range: `194 [171, 217]`.
+
+        The range is left out where both ends round to the same text as the number: `194`.
+        """
         value, low, high = map(format_short, (self.value, self.low, self.high))
         return value if (low, high) == (value, value) else f"{value} [{low}, {high}]"
 
@@ -385,12 +401,12 @@ class Number:
 def take_number(
     rows: Sequence[Row], column: str, take: Aggregation, percentile: float | None = None, over: str = ""
 ) -> Number:
-    """Take one number from rows of a table.
+    """Compute one number from the rows of a published table.
 
     Args:
         rows: The rows.
         column: The column of the number.
-        take: The way to take the number (`Aggregation`).
+        take: The way to compute it, for example `value` (of the only row), `max` or `at_percentile`; `Aggregation` lists all.
         percentile: The percentile for `at_percentile`, from 0 to 100.
         over: The column of the sizes for `exponent`.
 
@@ -436,11 +452,11 @@ Curve = Sequence[tuple[float, Number]]
 
 
 def _integrate(curve: Curve, ended: bool) -> Number:
-    """Return the integral of a percentile curve over the shares 0 … 1, which is the mean of all requests.
+    """Return the mean of all requests from a percentile curve: the curve's integral over the shares from 0 to 1.
 
     Args:
         curve: The curve.
-        ended: Whether the last corner of the curve is the largest value; otherwise the range has no upper end.
+        ended: Whether the last corner of the curve is the largest value; otherwise the range of the mean has no upper end.
 
     """
     (share, first), (last_share, last) = curve[0], curve[-1]
@@ -455,7 +471,15 @@ def _integrate(curve: Curve, ended: bool) -> Number:
 
 
 def _interpolate(curve: Curve, share: float) -> Number:
-    """Return a percentile curve's value at a share of the requests; raise ValueError beyond the curve's ends."""
+    """Return the value of a percentile curve at a share of all requests; raise ValueError for a share beyond the curve's ends.
+
+    Between two corners the curve is straight over log10(1/(1-p)), as such plots are drawn. The range reaches from corner to corner.
+
+    Args:
+        curve: The curve.
+        share: The share of requests, from 0 to 1.
+
+    """
     left = next((corner for corner in reversed(curve) if corner[0] <= share + 1e-12), None)
     right = next((corner for corner in curve if corner[0] >= share - 1e-12), None)
     if left is None or right is None:

@@ -30,13 +30,15 @@ Blocks = Mapping[int, Histogram]
 
 
 def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """Return the lines of a published suite, one per number of connections.
+    """Return the lines of latency by percentile in a published suite, one line per number of connections.
+
+    The bands are the errors of reading the numbers off a plot.
 
     Args:
-        suite: The suite's name in the table.
-        relative_to: The number of connections of the line by which all lines are divided; None: absolute values. Corners where that line
-            cannot be distinguished from 0 are left out. The band combines the errors of both readings (root of squares). The line itself
-            becomes exactly 1.
+        suite: The suite's name in the table, for example `original`.
+        relative_to: The number of connections of a base line, by which all lines are divided; None: absolute values. The base line itself
+            becomes exactly 1. Percentiles at which it cannot be distinguished from 0 are left out. The band of a ratio combines the errors
+            of both readings (root of the sum of squares).
 
     Raises:
         UsageError: The table is damaged.
@@ -63,14 +65,14 @@ def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[C
 
 
 def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """Return a variant's lines of latency by percentile, one per number of connections, from the blocks that count.
+    """Return a variant's lines of latency by percentile, one line per number of connections, from the blocks that count.
 
-    Only loads with an offered rate are used.
+    A block is one repetition of the run's plan. Only loads with an offered rate are used.
 
     Args:
         run: The run.
         variant: The variant.
-        relative_to: The number of connections of the line by which all lines are divided; None: absolute values.
+        relative_to: The number of connections of a base line, by which all lines are divided; None: absolute values.
 
     Raises:
         UsageError: A histogram is damaged.
@@ -93,13 +95,15 @@ def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) 
 
 
 def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoint]:
-    """Yield the corners of a line, up to the last percentile that the line and its divisor have.
+    """Yield the points of a line of latency by percentile, from 0 % up to the highest known percentile.
 
-    The band of a ratio is over the blocks that the line and its divisor both have.
+    The value is that of all blocks (repetitions) merged. The band is the range of the single blocks, if there are enough of them. For a
+    ratio only the blocks count that have both the line and the base line.
 
     Args:
-        blocks: The line's histograms.
-        base: The histograms of the divisor; None: absolute values; empty: the divisor was not measured, so no corner is yielded.
+        blocks: Block → histogram of the line.
+        base: Block → histogram of the base line, by which the line is divided. None: absolute values. Empty: the base line was not
+            measured, so nothing is yielded.
 
     """
     if base is not None and not base:
@@ -120,7 +124,14 @@ def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoi
 
 
 def _read_quantile(histogram: Histogram, base: Histogram | None, share: float) -> float | None:
-    """Return the latency in seconds at a share of the requests, or its ratio to that of `base`; None: unknown."""
+    """Return the latency in seconds that a share of the requests does not exceed; None where it is not known.
+
+    Args:
+        histogram: The latencies.
+        base: The latencies of the base line, by whose quantile the result is divided; None: the result is not divided.
+        share: The share of the requests, from 0 to 1.
+
+    """
     value = histogram.quantile_s(share)
     if base is None or value is None:
         return value

@@ -95,8 +95,8 @@ def intervals(
     Args:
         run: The run.
         title: The figure's title.
-        metric: The metric.
-        point: The pattern of the points' names.
+        metric: The metric's name.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         claimed: The id of a claim whose published number is drawn, too; empty: none.
         variants: The variants to show; empty: all.
 
@@ -114,14 +114,14 @@ def intervals(
 
 @draws_run
 def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.Figure:
-    """Draw a metric of every arm (variant of a run) over the number of routes in its manifests.
+    """Draw a metric over the number of routes: a point for each arm (variant of a run), whose manifests have so many routes.
 
     There is a line per load point.
 
     Args:
         run: The run.
         title: The figure's title.
-        metric: The metric.
+        metric: The metric's name.
         log_y: Whether the vertical axis is logarithmic.
 
     """
@@ -136,12 +136,12 @@ def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.F
 
 @draws_run
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw the latency that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and load point.
+    """Draw the latencies that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and load point.
 
     Args:
-        run: The run.
+        run: The run, whose arms are its variants.
         title: The figure's title.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
 
     """
@@ -155,15 +155,15 @@ def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] =
 
 @draws_run
 def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw a run's pairs with a dot per worker generation (the worker processes between two reloads).
+    """Draw how the difference between two arms varies between worker generations (the worker processes between two reloads).
 
-    A dot is the difference between the two arms of a pair, in percent. The pairs are those of the first matching load point at which pairs
-    were measured on several generations.
+    A dot is the difference between the two arms of a pair (two variants measured at once) on one generation, in per cent. The figure shows
+    the first matching load point at which pairs were measured on several generations.
 
     Args:
         run: The run.
         title: The figure's title.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
 
     """
@@ -200,15 +200,15 @@ def percentiles(
     log_y: bool = True,
     shared_y: bool = True,
 ) -> go.Figure:
-    """Draw latency by percentile, with a panel for DigitalOcean's published suite and one for each variant.
+    """Draw latency by percentile in several panels: one for DigitalOcean's published suite, and one for each variant.
 
     Each panel has a line per number of connections.
 
     Args:
-        runs: Variant → its run.
+        runs: Variant → the run that measured it.
         title: The figure's title.
         suite: The name of the published suite.
-        relative_to: The number of connections of the line by which all lines of a panel are divided; None: absolute values.
+        relative_to: The number of connections of a base line, by which all lines of a panel are divided; None: absolute values.
         log_y: Whether the vertical axis is logarithmic.
         shared_y: Whether the panels have the same vertical axis.
 
@@ -237,11 +237,11 @@ def percentiles(
 
 
 def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
-    """Return a panel of a figure with its lines, or with the reason why there are none.
+    """Return a panel of a figure with its lines; if there are none, with the reason.
 
     Args:
         head: The panel's title.
-        make: Returns the lines; may raise LabError, whose text is then the reason.
+        make: Returns the lines. If it raises LabError, the error's text is the reason.
 
     """
     try:
@@ -256,15 +256,16 @@ def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
 
 @draws_run
 def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw the answers and latencies of one disrupted load over time, in front of the range of all blocks.
+    """Draw the answers and latencies over time of one disrupted load, in front of the range of all blocks.
 
-    The load is that of the first block that counts, at the first matching load point.
+    A block is one repetition of the run's plan. The load is that of the first block that counts, at the first matching load point that has
+    one.
 
     Args:
         run: The run.
         title: The figure's title.
         variant: The variant to show.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
 
     """
     if all(entry.disturbance is None for entry in run.points):
@@ -283,12 +284,14 @@ def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fi
 
 @draws_run
 def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw the number and memory of the proxy's processes over time, in one block of every arm (variant of a run).
+    """Draw the number and memory of the proxy's processes over time, for every arm (variant of a run).
+
+    Of each arm one block (repetition) is shown: the first that counts, at the first matching load point that has one.
 
     Args:
         run: The run.
         title: The figure's title.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
 
     """
@@ -302,12 +305,14 @@ def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[st
 
 @draws_run
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw how long each configuration change took to show in answers, in one block of every arm (variant of a run).
+    """Draw how long after each configuration change the answers first showed it, for every arm (variant of a run).
+
+    Of each arm one block (repetition) is shown: the first that counts, at the first matching load point that has one.
 
     Args:
         run: The run.
         title: The figure's title.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
 
     """
@@ -317,15 +322,15 @@ def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] 
 
 @draws_run
 def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw how long every liveness or readiness probe took in one block of a variant, and which probes failed.
+    """Draw how long every liveness and readiness probe of a variant took, and which probes failed.
 
-    The block is the first one that counts, at the first matching load point.
+    One block (repetition) is shown: the first that counts, at the first matching load point that has one.
 
     Args:
         run: The run.
         title: The figure's title.
         variant: The variant to show.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
 
     """
     name, log = _find_log(run, variant, point)
@@ -341,15 +346,15 @@ def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fig
 
 @draws_run
 def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw the transfer of every large body in one block of a variant, with a bar per body.
+    """Draw when each large body was transferred in a load of a variant, with a bar per body.
 
-    The block is the first one that counts, at the first matching load point.
+    One block (repetition) is shown: the first that counts, at the first matching load point that has one.
 
     Args:
         run: The run.
         title: The figure's title.
         variant: The variant to show.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
 
     """
     name, log = _find_log(run, variant, point)
@@ -359,20 +364,31 @@ def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.F
 
 
 def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
-    """Return the empty figure for a variant of which no block counts at the matching points, with the reasons."""
+    """Return an empty figure with the reasons why no block (repetition) of a variant counts at the matching load points."""
     empty = make_empty_figure(f"{title}: {variant}", f"no valid block of {variant} at {point}")
     return note_lacking(run, empty, [variant], point)
 
 
 def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
-    """Return arm → the log of its first block that counts at a matching point."""
+    """Return arm (variant of the run) → the log of one load of this arm, for arms that have one.
+
+    The log is of the first block (repetition) that counts, at the first matching load point that has one.
+
+    Args:
+        run: The run.
+        variants: The variants; empty: all.
+        point: The pattern of the load points' names, with `*` as a wildcard.
+
+    """
     return {arm: log for arm in arms_of(run, variants) if (log := _find_log(run, arm, point)[1]) is not None}
 
 
 def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
-    """Return (point, log) of the first matching point at which the variant has a block that counts.
+    """Return the first matching load point at which a block (repetition) of a variant counts, and the log of this block.
 
-    Without such a point the result is (the pattern, None).
+    Returns:
+        (load point's name, log); (pattern, None) if there is no such load point.
+
     """
     for arm, name in product(run.arms(variant), list_points(run, pattern)):
         if (log := run.log(arm, name)) is not None:
@@ -387,11 +403,11 @@ def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | Non
 def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()) -> str:
     """Return a Markdown table of a run's effects: every variant against its baseline at matching load points.
 
-    Decisions are those of the run's own table. Only in the primary metric may an effect be claimed.
+    The decisions are those of the run's own table. Effects in other metrics than the primary one are shown, but not claimed.
 
     Args:
         run: The run; None: the text is empty.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
 
     """
@@ -411,14 +427,14 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
 
 @writes_run
 def table(run: Evidence | None, metrics: Sequence[str], point: str = "*", variants: Sequence[str] = ()) -> str:
-    """Return a Markdown table of a run's metrics: medians of the blocks with their 95 % intervals.
+    """Return a Markdown table of a run's metrics: medians of the blocks (repetitions) with their 95 % intervals.
 
     The table has a row per arm (variant of the run) and load point, and a column per metric.
 
     Args:
         run: The run; None: the text is empty.
-        metrics: The metrics.
-        point: The pattern of the points' names.
+        metrics: The names of the metrics.
+        point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
 
     """
@@ -449,16 +465,16 @@ def _make_table(
     caption: str,
     none: str,
 ) -> str:
-    """Return a Markdown table with a caption, and with what the run lacks of the variants and points.
+    """Return a Markdown table, followed by what the run lacks of the requested variants and load points, and a caption.
 
     Args:
         run: The run.
-        heads: The heads of the columns.
+        heads: The headings of the columns.
         rows: The rows.
-        variants: The variants that were asked for; empty: all.
-        point: The pattern of the points' names.
+        variants: The requested variants; empty: all.
+        point: The pattern of the requested load points' names.
         caption: The meaning of the numbers.
-        none: The reason to print if there are no rows and the run lacks nothing.
+        none: The reason to print if there are no rows although the run lacks nothing.
 
     """
     missing, short = list_lacking(run, variants, point)
@@ -468,7 +484,10 @@ def _make_table(
 
 
 def _format_cell(cell: MeasuredNumber | None, scale: float) -> str:
-    """Return a value with its interval as text, or the range of the blocks where they are too few for an interval.
+    """Return a value with its 95 % interval as text.
+
+    With too few blocks (repetitions) for an interval, the text is the range of the blocks. For blocks in two clusters, it describes the
+    clusters.
 
     Args:
         cell: The value; None: there is none.
@@ -484,7 +503,7 @@ def _format_cell(cell: MeasuredNumber | None, scale: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClaimList:
-    """A list of claims as the output of a notebook's cell: a table for the notebook, and ids for the report.
+    """The output of a notebook's cell that shows claims: a table for the notebook, and the claims' ids for the report.
 
     Attributes:
         ids: The ids of the claims, from which the report draws each claim.
@@ -500,12 +519,13 @@ class ClaimList:
 
 
 def claims(verdicts: Sequence[ClaimVerdict], *ids: str, known: Sequence[ClaimVerdict] = ()) -> ClaimList:
-    """Return claims with both judgements (by the publication's data and by our runs) and their run, as a table.
+    """Return a table of claims with two judgements each: by the publication's data, and by our runs.
+
+    Without `ids` the table has all judged claims. Notes below it then explain how each kind of claim is judged, and list the checks.
 
     Args:
         verdicts: The verdicts of the claims.
-        ids: The ids of the claims to show. Without any, all judged claims are shown; notes below the table explain how each kind of claim is
-            judged, and list the checks.
+        ids: The ids of the claims to show.
         known: The verdicts of the checks (facts known before any run).
 
     """

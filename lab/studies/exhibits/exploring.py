@@ -32,10 +32,10 @@ from lab.studies.exhibits.frames import RunOrMissing, writes_run
 
 
 def pick_run(name: str = "") -> RunOrMissing:
-    """Return a run of the user or a committed run, by its name or folder.
+    """Return a run by its name or folder, or the user's newest run if no name is given.
 
-    Without a name the result is the user's newest run in any state. If the user has none, it is a committed run: one with enough blocks for
-    intervals is preferred, then one with a variant to compare.
+    Without a name and without a run of the user, it is a committed run. One with enough blocks (repetitions) for intervals is preferred,
+    and among these one with a variant to compare. The result is the reason if there is no such run or it cannot be read.
 
     Args:
         name: The run's name or folder; empty: none.
@@ -59,7 +59,10 @@ def pick_run(name: str = "") -> RunOrMissing:
 
 
 def variants(run: RunOrMissing) -> list[str]:
-    """Return the variants that have a valid sample, in plan order; the baseline where there are none."""
+    """Return the names of a run's variants that have a valid sample, in the order of the plan.
+
+    Without any such variant, or without a run, the result is the baseline's name alone.
+    """
     if isinstance(run, Missing):
         return [BASELINE]
     counted = {sample.variant for sample in run.counted.values()}
@@ -67,7 +70,7 @@ def variants(run: RunOrMissing) -> list[str]:
 
 
 def pairs(run: RunOrMissing) -> list[tuple[str, str]]:
-    """Return (variant, the variant that it is compared with) of a run, in plan order."""
+    """Return (variant, the variant that it is compared with) for each comparison of a run, in the order of the plan."""
     arms = () if isinstance(run, Missing) else run.run.record.arms
     variant_of = {arm.name: arm.variant for arm in arms}
     return [(arm.variant, variant_of[arm.baseline]) for arm in arms if arm.role == "variant" and arm.baseline]
@@ -75,15 +78,16 @@ def pairs(run: RunOrMissing) -> list[tuple[str, str]]:
 
 @writes_run
 def verdict(run: Evidence | None) -> str:
-    """Return as Markdown what a run shows: the sentences that stand above its tables."""
+    """Return a run's result in words, as Markdown: the sentences that stand above the tables of its result page."""
     parts = RunResult(run.run).page() if run else ()
     return render_markdown([*takewhile(lambda part: not isinstance(part, Grid), parts)])
 
 
 def metrics(run: RunOrMissing) -> list[str]:
-    """Return the names of a run's metrics: outcomes of its disruptions if any, else the metrics of steady loads.
+    """Return the names of the metrics by which a run can be explored.
 
-    CPU per request comes first of those, because the load generator does not limit it.
+    They are the outcomes of the run's disruptions, if any. Otherwise they are the metrics of steady loads: first CPU per request, which the
+    load generator does not limit.
     """
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}
@@ -95,7 +99,7 @@ def metrics(run: RunOrMissing) -> list[str]:
 
 
 def overview(run: RunOrMissing) -> str:
-    """Return a run's overview as Markdown: its variants, its loads, how much of it counts, and the machine."""
+    """Return a run's overview as Markdown: its variants, its loads, how many of its samples are valid, and the machine."""
     if isinstance(run, Missing):
         return f"*{run.said}*"
     record = run.run.record
@@ -131,17 +135,17 @@ def overview(run: RunOrMissing) -> str:
 def compare_variants(
     run: RunOrMissing, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()
 ) -> str:
-    """Return a comparison as Markdown: a run's variants against their baselines, or its arms against another run's.
+    """Return a comparison as Markdown: a run's variants with their baselines, or its arms with those of another run.
 
-    If only a part is shown, Holm's adjustment for several comparisons and the advice are still those of the entire comparison. A row that is
-    shown alone is not more certain.
+    If only a part of the comparison is shown, the advice and Holm's adjustment for several comparisons are still those of the whole. So a
+    row does not become more certain when it is shown alone.
 
     Args:
         run: The run.
         other: The name of a second run to compare with; empty: none.
         only: The variants to show; empty: all.
-        point: The pattern of the points' names.
-        metrics: The metrics to show; empty: all.
+        point: The pattern of the load points' names, with `*` as a wildcard.
+        metrics: The names of the metrics to show; empty: all.
 
     """
     second = pick_run(other) if other else None

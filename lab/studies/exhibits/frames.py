@@ -34,7 +34,10 @@ TWO_CLUSTERS = "two clusters: "
 def draws_run(
     make: Callable[Concatenate[Evidence, str, P], go.Figure],
 ) -> Callable[Concatenate[RunOrMissing, str, P], go.Figure]:
-    """Wrap a function that draws a run, so that a missing or damaged run gives a gap with the reason."""
+    """Decorate a function that draws a run, so that it also accepts a missing or damaged run.
+
+    For such a run the result is an empty figure with the reason. For any other run, the title gets the run's target.
+    """
 
     @wraps(make)
     def draw(run: RunOrMissing, title: str, *args: P.args, **kwargs: P.kwargs) -> go.Figure:
@@ -51,9 +54,9 @@ def draws_run(
 def draws_published(
     make: Callable[Concatenate[Evidence | None, str, P], go.Figure],
 ) -> Callable[Concatenate[RunOrMissing, str, P], go.Figure]:
-    """Wrap a function that draws published numbers and a run, so that it also accepts a missing or damaged run.
+    """Decorate a function that draws published numbers beside a run, so that it also accepts a missing or damaged run.
 
-    For such a run the figure shows only the published numbers, and the reason is its one gap.
+    For such a run the figure shows only the published numbers, and below the title the reason, which the report counts as a gap.
     """
 
     @wraps(make)
@@ -71,7 +74,7 @@ def draws_published(
 
 
 def writes_run(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Concatenate[RunOrMissing, P], str]:
-    """Wrap a function that writes published numbers and a run as Markdown, to accept a missing or damaged run, too.
+    """Decorate a function that writes published numbers and a run as Markdown, to accept a missing or damaged run, too.
 
     For such a run the text has only the published numbers, with the reason below them.
     """
@@ -90,14 +93,14 @@ def writes_run(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable
 
 
 def add_runs(runs: Iterable[RunOrMissing], figure: go.Figure, gaps: Sequence[str] | None = None) -> go.Figure:
-    """Add the ids of a figure's runs, and its gaps, to the figure's metadata, for `just report`.
+    """Store in a figure's metadata the ids of the runs that it shows, and its gaps (parts without data).
 
-    The report prints these ids, and counts and lists the gaps.
+    `just report` prints these ids, and counts and lists the gaps.
 
     Args:
         runs: The figure's runs; missing ones are ignored.
         figure: The figure.
-        gaps: What each empty panel, line or row of the figure lacks; None: the gaps that the figure already records.
+        gaps: For each empty panel, line or row of the figure, what it lacks. None: the gaps that the figure already has in its metadata.
 
     """
     layout: Any = figure.layout
@@ -107,13 +110,13 @@ def add_runs(runs: Iterable[RunOrMissing], figure: go.Figure, gaps: Sequence[str
 
 
 def note_lacking(run: Evidence, figure: go.Figure, variants: Sequence[str], point: str) -> go.Figure:
-    """Add below a figure's title what the run lacks of these variants and load points, with reasons.
+    """Write below a figure's title which of the requested variants and load points the run lacks, with reasons.
 
     Args:
         run: The run that the figure shows.
         figure: The figure.
         variants: The variants that the figure should show; empty: all of the run's.
-        point: The pattern of the points' names.
+        point: The pattern of the load points' names, with `*` as a wildcard.
 
     """
     missing, short = list_lacking(run, variants, point)
@@ -123,16 +126,16 @@ def note_lacking(run: Evidence, figure: go.Figure, variants: Sequence[str], poin
 def list_lacking(
     run: Evidence, variants: Sequence[str], pattern: str, rated: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Return what a run lacks of these variants and points, each with the reason.
+    """Return which of the requested variants and load points a run lacks, each with the reason.
 
     Args:
         run: The run.
-        variants: The variants; empty: all of the run's.
-        pattern: The pattern of the points' names.
-        rated: Whether only points with an offered rate count.
+        variants: The requested variants; empty: all of the run's.
+        pattern: The pattern of the load points' names, with `*` as a wildcard.
+        rated: Whether only load points with an offered rate count.
 
     Returns:
-        Two lists of lines: what has no block that counts (arms at points, variants, points), and what has only some of its blocks.
+        (lines about what no block has, lines about what only some of the blocks have). A block is one repetition; only valid ones count.
 
     """
     points = list_points(run, pattern)
@@ -152,7 +155,7 @@ def list_lacking(
 
 
 def explain_absence(run: Evidence, variant: str) -> str:
-    """Return why a run has no arm of a variant, and what or which command that needs; empty where it has one."""
+    """Return why a run has not measured a variant, and if possible the command that does; empty if it has measured it."""
     record = run.run.record
     if run.arms(variant):
         return ""
@@ -165,12 +168,17 @@ def explain_absence(run: Evidence, variant: str) -> str:
 
 
 def gap_lines(missing: Sequence[str]) -> list[str]:
-    """Return lines of Markdown with the gaps, in the form that `just report` counts."""
+    """Return lines of Markdown, two for each missing thing, in the form that `just report` recognizes and counts as a gap.
+
+    Args:
+        missing: For each missing thing, what is missing and why.
+
+    """
     return [line for need in missing for line in ("", f"*nothing to show: {need}*")]
 
 
 def fold_text(text: str, width: int = 90) -> str:
-    """Break a long text into lines with `<br>`, since a figure does not break lines.
+    """Break a long text into lines with `<br>`, since plotly does not break the lines of a figure's texts.
 
     Args:
         text: The text.
@@ -181,17 +189,28 @@ def fold_text(text: str, width: int = 90) -> str:
 
 
 def list_points(run: Evidence, pattern: str) -> list[str]:
-    """Return the names of a run's points that match a pattern, without control runs."""
+    """Return the names of a run's load points that match a pattern; control runs are left out."""
     return [point.name for point in run.points if not point.control and matches_pattern(pattern, point.name)]
 
 
 def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:
-    """Return the names of a run's arms of these variants, or of all variants if the sequence is empty."""
+    """Return the names of a run's arms that measure these variants; for an empty sequence, of all arms."""
     return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
 
 
 def make_row(run: Evidence, arm: str, point: str, metric: str, label: str) -> MeasuredNumber | None:
-    """Return a metric of an arm at a point as a row of a figure; None where no block has the metric."""
+    """Return a metric of an arm (variant of a run) at a load point as a row of a figure, or None where no block has it.
+
+    The value is the median of the blocks (repetitions) with its 95 % interval. For blocks in two clusters there is no interval, but a note.
+
+    Args:
+        run: The run.
+        arm: The arm's name.
+        point: The load point's name.
+        metric: The metric's name.
+        label: The name of the row.
+
+    """
     values = run.values(arm, point, metric)
     numbers = [value for value in values.values() if value is not None]
     if not numbers:

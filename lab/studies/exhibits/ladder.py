@@ -46,12 +46,14 @@ Steps = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class OtherTarget:
-    """The variant on another target with which the last step of a ladder (a chain of variants) is compared.
+    """A variant on another target, with which the end of a ladder is compared.
+
+    A ladder is a chain of variants, each a step from the one before. The variant on the other target should cost what the last one does.
 
     Attributes:
         name: The run on the other target, in words.
         run: That run.
-        variant: The name of the variant that does the same in that run.
+        variant: The name of the variant in that run.
 
     """
 
@@ -66,7 +68,8 @@ class RequestCost:
 
     Attributes:
         value: The cost in seconds.
-        half: Half the width of the 95 % interval; with too few blocks for an interval, the entire range of the blocks; None: not known.
+        half: Half the width of the 95 % interval. With too few blocks (repetitions) for an interval, it is the entire range of the blocks.
+            None: not known.
         few: The number of blocks, where they are too few for an interval; 0 otherwise.
 
     """
@@ -78,7 +81,9 @@ class RequestCost:
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """The end of a ladder (a chain of variants): the rows from its last step down to the other target's level.
+    """The rows at the end of a ladder: from the cost of its last variant to the cost of a variant on another target.
+
+    A ladder is a chain of variants, each a step from the one before.
 
     Attributes:
         rungs: The rows.
@@ -93,13 +98,14 @@ class Remainder:
 
 
 def choose_steps(run: RunOrMissing, *choices: Steps) -> Steps:
-    """Return the first ladder (chain of variants) of which a run has every step's variant.
+    """Return the first of several ladders of which a run has measured every variant.
 
-    If the run has no ladder completely, or is missing, the result is the first ladder.
+    A ladder is a chain of variants, each a step from the one before. If the run is missing or has none of the ladders completely, the
+    result is the first ladder.
 
     Args:
         run: The run.
-        *choices: The ladders to choose from.
+        *choices: The ladders to choose from: words for a step → (variant after the step, variant before it).
 
     """
     complete = (
@@ -111,13 +117,13 @@ def choose_steps(run: RunOrMissing, *choices: Steps) -> Steps:
 def ladder(
     panels: Mapping[str, tuple[RunOrMissing, Steps]], title: str, point: str, elsewhere: OtherTarget | None = None
 ) -> go.Figure:
-    """Draw the CPU cost of a request step by step, along a chain of variants.
+    """Draw the CPU cost of a request along a ladder: a chain of variants, each a step from the one before.
 
     Args:
-        panels: The system in words → its run, and its steps.
+        panels: A system's name in words → (its run, its steps). Each has its own chain, one below the other.
         title: The figure's title.
-        point: The point's name.
-        elsewhere: The variant on another target with which the last step of the last panel is compared; None: nothing.
+        point: The load point's name.
+        elsewhere: A variant on another target, with which the end of the last chain is compared; None: nothing.
 
     """
     rows: list[Rung] = []
@@ -147,13 +153,14 @@ def ladder(
 def make_rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list[Rung], list[str]]:
     """Return the rows of a ladder (a chain of variants), and lines about the steps that lack data.
 
-    The level of a baseline comes before its first step, and the level of the last variant after the last step.
+    A row is either a variant's entire cost per request, or the step between two variants. The cost of a baseline comes before its first
+    step, and that of the last variant after the last step.
 
     Args:
         run: The run.
         name: The run's system in words.
-        steps: The steps.
-        point: The point's name.
+        steps: Words for a step → (variant after the step, variant before it).
+        point: The load point's name.
 
     """
     levels: dict[str, float] = {}
@@ -185,13 +192,15 @@ def make_rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list
 
 
 def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
-    """Return the row of a variant's cost from solo samples (alone on the machine); None where no block has it.
+    """Return a row with a variant's cost per request from solo samples, for which the variant had the machine alone.
+
+    The result is None where no block (repetition) has the cost.
 
     Args:
         run: The run.
         name: The run's system in words.
         variant: The variant.
-        point: The point's name.
+        point: The load point's name.
 
     """
     values = run.told(variant, point, METRIC)
@@ -208,13 +217,16 @@ def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung
 
 
 def compute_remainder(run: Evidence, variant: str, elsewhere: OtherTarget, point: str) -> Remainder:
-    """Return what remains between a variant's level and the equivalent variant's level on another target.
+    """Return the rows that lead from the cost of a ladder's last variant to that of an equivalent variant on another target.
+
+    The first row is the CPU time of processes of the proxy that serve no requests, where they were measured. The next one is the rest of
+    the difference, which nothing explains. The last row is the cost of the variant on the other target.
 
     Args:
-        run: The run.
-        variant: The variant after the last step.
+        run: The run with the ladder (a chain of variants, each a step from the one before).
+        variant: The last variant of the ladder.
         elsewhere: The equivalent variant on another target.
-        point: The point's name.
+        point: The load point's name.
 
     """
     target_run = elsewhere.run
@@ -262,21 +274,21 @@ def compute_remainder(run: Evidence, variant: str, elsewhere: OtherTarget, point
 
 
 def _combine_halves(*halves: float | None) -> float | None:
-    """Return half the width of a difference's interval, from those of its values; None where one is not known.
+    """Return half the width of the interval of a difference, from the half-widths of the two values' intervals.
 
-    The values were measured separately, so the squares of the half-widths add up.
+    The values were measured separately, so the squares of the half-widths add up. The result is None where one of them is not known.
     """
     return hypot(*(half or 0.0 for half in halves)) if None not in halves else None
 
 
 def _make_row(label: str, start: RequestCost, end: RequestCost, half: float | None, note: str) -> Rung:
-    """Return the row between two levels.
+    """Return the row for the difference between two costs per request that were measured separately.
 
     Args:
         label: The row's label.
-        start: The level before.
-        end: The level after.
-        half: Half the width of the difference's interval; None: too few blocks for one.
+        start: The first cost.
+        end: The cost that it is compared with.
+        half: Half the width of the difference's interval; None: too few blocks (repetitions) for one.
         note: The row's note.
 
     """
@@ -291,15 +303,16 @@ def _make_row(label: str, start: RequestCost, end: RequestCost, half: float | No
 
 
 def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None:
-    """Return a variant's cost per request; None where no block has it.
+    """Return a variant's CPU cost per request; None where no block (repetition) has it.
 
-    The cost is that of the variant's baseline times the ratio of their pair, and so on down to a baseline with solo samples. For a
-    variant without such a pair, the variant's solo samples give the cost.
+    The cost is that of the variant's baseline, multiplied by the ratio of the variant to the baseline. The baseline's cost comes from its
+    own baseline in the same way, and so on. Where such a ratio or cost is missing, the cost is the median of the variant's solo samples
+    (for which it had the machine alone).
 
     Args:
         run: The run.
         variant: The variant.
-        point: The point's name.
+        point: The load point's name.
 
     """
     record = run.run.record.variants.get(variant)
@@ -315,7 +328,12 @@ def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None
 
 
 def _find_median(values: Sequence[float]) -> RequestCost | None:
-    """Return the median of the blocks with its uncertainty; None without blocks."""
+    """Return the median cost of several blocks (repetitions) with its uncertainty; None without blocks.
+
+    Args:
+        values: The cost in each block, in CPU seconds per request.
+
+    """
     if not values:
         return None
     middle = stats.estimate_median(values)
@@ -330,18 +348,19 @@ def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
 
 
 def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> RequestCost | None:
-    """Return the CPU seconds per request of the proxy's processes other than those that serve requests.
+    """Return the CPU seconds per request that the proxy's processes use which serve no requests.
 
-    A container's CPU time is that of its entire cgroup. So it includes the controller's process and processes that look into the container.
+    A proxy's CPU time is that of its container's entire cgroup. So it includes the controller's process, and processes by which the lab
+    looks into the container.
 
     Args:
         run: The run.
         variant: The variant.
-        titles: The titles of the serving processes.
-        point: The point's name.
+        titles: The titles of the processes that serve requests.
+        point: The load point's name.
 
     Returns:
-        The cost; None where no sample has such processes.
+        The cost; None where no sample has both the proxy's CPU time and that of the serving processes.
 
     """
     values: list[float] = []

@@ -60,10 +60,13 @@ PidstatLine = Sequence[float | None]
 
 
 def read_published_number(name: str) -> tuple[float, str, str]:
-    """Return (number, unit, words) of a claim that published one number.
+    """Return the number that a claim published, its unit, and a text with both.
 
     Args:
         name: The claim's id.
+
+    Returns:
+        (number, unit, text), for example `(1000.0, 'ms', 'DO-21: 1000 ms')`.
 
     Raises:
         UsageError: The claim does not exist, or did not publish a single number.
@@ -78,12 +81,17 @@ def read_published_number(name: str) -> tuple[float, str, str]:
 
 
 def read_claimed_level(name: str) -> tuple[str, float]:
-    """Return (words, value) of a claim that published one number.
-
-    The value is in seconds, bytes or bytes per second for such units, else in the published unit.
+    """Return a claim's published value as text, and as a number in the lab's own unit.
 
     Args:
         name: The claim's id.
+
+    Returns:
+        (text, number), for example `('DO-21: 1000 ms', 1.0)`. Times are in seconds, sizes in bytes, and rates of data in bytes per second.
+        Any other number keeps the published unit.
+
+    Raises:
+        UsageError: The claim does not exist, or did not publish a single number.
 
     """
     value, unit, text = read_published_number(name)
@@ -91,10 +99,15 @@ def read_claimed_level(name: str) -> tuple[str, float]:
 
 
 def _read_change(name: str) -> tuple[float, str]:
-    """Return (change in percent, words) of a claim whose one published number is in percent or a factor.
+    """Return the change that a claim published as (change in per cent, text).
+
+    The published number must be a percentage or a factor. A factor is converted: `x1.5` is +50 %.
 
     Args:
         name: The claim's id.
+
+    Raises:
+        UsageError: The claim does not exist, or did not publish a single number.
 
     """
     value, unit, text = read_published_number(name)
@@ -117,16 +130,16 @@ def gains(
     pairs: Sequence[tuple[str, str]],
     claimed: Sequence[str] = (),
 ) -> go.Figure:
-    """Draw how much variants changed a metric, in percent, with claimed changes as lines.
+    """Draw by how many per cent variants changed a metric, and as dashed lines the changes that claims published.
 
-    Below the figure stand the pairs that the run lacks, and the blocks that do not count, with reasons.
+    Below the figure there is a list, with reasons, of pairs that the run lacks and of blocks (repetitions) that do not count.
 
     Args:
         run: The run; None: only the claims are drawn.
         title: The figure's title.
-        metric: The metric.
-        point: The pattern of the points' names.
-        pairs: (variant, the variant that it is compared with), one row each.
+        metric: The metric's name.
+        point: The pattern of the load points' names, with `*` as a wildcard.
+        pairs: (variant, the variant that it is compared with) for each row.
         claimed: The ids of the claims whose published changes are drawn.
 
     """
@@ -172,17 +185,17 @@ def gains(
 
 
 def list_gains(run: Evidence, variant: str, against: str, metric: str, point: str) -> list[MeasuredNumber]:
-    """Return the change of a metric between two variants, in percent, at each matching point.
+    """Return the change of a metric from one variant to another, in per cent, at each matching load point.
 
-    Where the two variants were measured as a pair that decides, the change is the pair's effect. Otherwise it is the effect over the blocks
-    that have both variants.
+    If the two were measured as a pair (at once) and the pair decides, the change is the pair's effect. Otherwise it is the effect over all
+    blocks (repetitions) that have both variants.
 
     Args:
         run: The run.
         variant: The variant.
         against: The variant that it is compared with.
-        metric: The metric.
-        point: The pattern of the points' names.
+        metric: The metric's name.
+        point: The pattern of the load points' names, with `*` as a wildcard.
 
     """
     arm, base = (next(iter(run.arms(name)), None) for name in (variant, against))
@@ -211,9 +224,9 @@ def list_gains(run: Evidence, variant: str, against: str, metric: str, point: st
 
 @draws_published
 def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figure:
-    """Draw every cell of a study's table relative to the table's reference cell, as published and as measured here.
+    """Draw every cell of a study's table as a ratio to the table's reference cell, as published and as measured here.
 
-    The reference cells themselves are left out.
+    A cell that is its own reference is left out.
 
     Args:
         run: The run; None: only the published ratios are drawn.
@@ -251,7 +264,7 @@ def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figur
 
 
 def _shape_tables(study: str, run: Evidence | None) -> Sequence[results.ShapedTable]:
-    """Return the study's tables for a run; without a run they have only the published numbers."""
+    """Return the tables of a study, filled in with a run's values; without a run they have only the published numbers."""
     return results.shape_tables(load_study(study), run.summary() if run else Summary(None, 0, 0, (), (), {}))
 
 
@@ -261,16 +274,16 @@ def _shape_tables(study: str, run: Evidence | None) -> Sequence[results.ShapedTa
 def printed(
     title: str, table: str, metric: str, column: str, over: str, line: str, where: Mapping[str, Sequence[str]]
 ) -> go.Figure:
-    """Draw published numbers alone: one column of a published table over another, a line per value of a third one.
+    """Draw published numbers without any run: one column of a published table over another one.
 
     Args:
         title: The figure's title.
-        table: The table of data/published.
-        metric: The lab's metric that the column corresponds to, for the title and unit of the axis.
-        column: The column of the values; its name ends in the unit.
-        over: The column of the sizes.
-        line: The column that distinguishes the lines.
-        where: Column → values: only rows with one of these values.
+        table: The table's name in data/published.
+        metric: The lab's metric that the column corresponds to; it gives the title and unit of the vertical axis.
+        column: The column of the values. Its name ends in the unit, for example `latency_ms`.
+        over: The column of the horizontal axis.
+        line: The column that distinguishes the lines: one line per value.
+        where: Column → values. Only rows with one of these values are drawn.
 
     """
     scale = next((size for unit, size in UNIT_SIZES.items() if column.endswith(f"_{unit}")), 1.0)
@@ -293,14 +306,14 @@ def concurrency(
     claimed: Mapping[str, str] = MappingProxyType({}),
     log_y: bool = False,
 ) -> go.Figure:
-    """Draw a run's metrics over the number of concurrent requests, next to what the tool of the NDS study printed.
+    """Draw metrics of a run over the number of concurrent requests, next to what the tool of the NDS study printed.
 
-    Several metrics have a line each. A single metric has a line per variant.
+    With several metrics there is a line per metric. With a single one there is a line per variant.
 
     Args:
         run: The run; None: only the published numbers are drawn.
         title: The figure's title.
-        metrics: The metrics.
+        metrics: The names of the metrics.
         variants: The variants to show; empty: all.
         claimed: Id of a claim → the metric for which the claim states a bound.
         log_y: Whether the vertical axis is logarithmic.
@@ -320,10 +333,12 @@ def concurrency(
 
 
 def _read_boom(metric: str) -> list[tuple[float, MeasuredNumber]]:
-    """Return (concurrent requests, value) as NDS' tool printed a metric; empty where it did not print the metric.
+    """Return what the tool of the NDS study printed of a metric: (number of concurrent requests, value) for each load.
+
+    The result is empty if the tool did not print the metric.
 
     Args:
-        metric: The lab's metric: `mean_s`, `rate`, `p50`, `p75_s` …
+        metric: The lab's name of the metric: `mean_s`, `rate`, `p50`, `p75_s` …
 
     """
     summaries = published.read_rows("nds_boom_summary")
@@ -349,9 +364,10 @@ def pages(
     Args:
         run: The run; None: only the claim is drawn.
         title: The figure's title.
-        metric: The metric.
+        metric: The metric's name.
         variants: The variants to show; empty: all.
-        claimed: The id of a claim that a page of some size fills the link; the claim is drawn at a full link (1); empty: none.
+        claimed: The id of a claim that pages of some size fill the network link; empty: none. It is drawn at that size and the value 1 (a
+            full link).
         log_y: Whether the vertical axis is logarithmic.
 
     """
@@ -371,11 +387,13 @@ def pages(
 def _list_by_size(
     run: Evidence | None, metrics: Sequence[str], variants: Sequence[str], size: Callable[[LoadPoint], float]
 ) -> dict[str, list[tuple[float, MeasuredNumber]]]:
-    """Return the lines of a figure: metric (with a single metric: arm) → (size of a load, value) for each load.
+    """Return the lines of a figure: a line's name → (size of a load, value) for each load of the run.
+
+    With several metrics there is a line per metric, named by its title. With a single one there is a line per arm (variant of the run).
 
     Args:
         run: The run; None: no lines.
-        metrics: The metrics.
+        metrics: The names of the metrics.
         variants: The variants to show; empty: all.
         size: Returns the size of a load.
 
@@ -395,10 +413,10 @@ def _list_by_size(
 
 @writes_run
 def shape(run: Evidence | None, study: str, *titles: str) -> str:
-    """Return Markdown with a study's tables as published, next to the run's cells.
+    """Return Markdown with the tables of a study, where each cell has the published value and the run's own.
 
     Args:
-        run: The run; None: only the published numbers.
+        run: The run; None: only the published values.
         study: The study's key.
         titles: The titles of the tables; without any: all.
 
@@ -410,10 +428,10 @@ def shape(run: Evidence | None, study: str, *titles: str) -> str:
 
 @writes_run
 def placement(run: Evidence | None, variants: Sequence[str]) -> str:
-    """Return a Markdown table of the CPUs for interrupts, packet steering and workers, as AWS published and as here.
+    """Return a Markdown table of the CPUs for interrupts, packet steering and workers, as AWS published them and as used here.
 
-    Of a run, the CPUs of interrupts and packet steering were read back from the running system. The CPUs of workers are those that the run
-    pins the proxy to.
+    In the rows of the run, the CPUs of interrupts and packet steering were read back from the running system. Those of the workers are the
+    CPUs to which the run pins the proxy.
 
     Args:
         run: The run; None: only the published rows.
@@ -431,12 +449,12 @@ def placement(run: Evidence | None, variants: Sequence[str]) -> str:
 
 
 def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
-    """Return a variant's row in the table of `placement`: label, and CPUs of interrupts, packet steering and workers.
+    """Return a variant's row in the table of `placement`: label, then the CPUs of interrupts, packet steering and workers.
 
-    The CPUs were read back with the variant's first sample that counts. Where there is no such sample, the row has the reason.
+    The CPUs are those of the variant's first sample that counts. Without such a sample the row has the reason instead.
 
     Raises:
-        UsageError: A read-back is missing or damaged.
+        UsageError: The sample's readings are missing or damaged.
 
     """
     record, arm = run.run.record, next(iter(run.arms(variant)), None)
@@ -457,16 +475,23 @@ def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
 
 
 def transcribed(table: str, columns: Sequence[str]) -> str:
-    """Return Markdown with these columns of a table of `data/published`, unchanged."""
+    """Return a Markdown table with some columns of a table of data/published, unchanged.
+
+    Args:
+        table: The table's name.
+        columns: The names of the columns.
+
+    """
     rows = (grid.make_row(*(line[column] for column in columns)) for line in published.read_texts(table))
     return render_markdown([grid.Grid(grid.make_columns(columns), tuple(rows))]).rstrip("\n")
 
 
 @writes_run
 def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
-    """Return a Markdown table of pidstat's averages: for NDS' two nginx workers, and for a run's proxy processes.
+    """Return a Markdown table of pidstat's averages: for the two nginx workers of the NDS study, and for a run's proxy processes.
 
-    The run's values are medians of the blocks [95 %]. Page faults that could not be read off NDS' page are left out of their average.
+    The run's values are medians of the blocks (repetitions) with their 95 % intervals. Page faults that are illegible on the study's page
+    are left out of their average.
 
     Args:
         run: The run; None: only the published rows.
@@ -491,9 +516,10 @@ def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
 
 
 def average_process_lines(run: Evidence, variant: str, point: str) -> dict[str, list[PidstatLine]]:
-    """Return process of the proxy → its average line of pidstat's columns in each block, the busiest process first.
+    """Return the averages of pidstat's columns for each process of the proxy: process → a line for each block.
 
-    Process ids differ from block to block, so a process is named by its title and its rank by CPU time in the block.
+    A block is one repetition. Process ids differ between blocks, so a process is named by its title and its rank by CPU time in the block,
+    for example `nginx: worker process 1`. Rank 1 is the busiest process.
 
     Args:
         run: The run.
@@ -517,7 +543,9 @@ def average_process_lines(run: Evidence, variant: str, point: str) -> dict[str, 
 
 
 def _format_median(values: PidstatLine) -> str:
-    """Return the median of the blocks with its interval as text, or the range of too few blocks for an interval.
+    """Return the median of the blocks (repetitions) with its 95 % interval as text.
+
+    With too few blocks for an interval, the text is their range.
 
     Args:
         values: The value of each block; None: not known.

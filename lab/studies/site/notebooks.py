@@ -60,7 +60,7 @@ GAP_BEGINNINGS = re.compile(r"^(nothing of this was claimed or recorded: |nothin
 
 
 class NotebookError(LabError):
-    """An exception that a cell raised."""
+    """A cell of a notebook has raised an exception."""
 
     exit_status = 1
 
@@ -70,15 +70,15 @@ class CellOutput:
     """One output of a notebook's code cell.
 
     Attributes:
-        kind: The kind of output; a `gap` is a figure without data.
-        text: A figure's JSON, a gap's reason, the claims' ids, the HTML of prose, or else plain text.
+        kind: `figure`, `gap` (a figure without data), `claims` (a list of claims), `prose` (Markdown) or `text` (anything else).
+        text: The content by kind: a figure's JSON, a gap's reason, the claims' ids, the HTML of prose, or plain text.
         title: The figure's title.
         below: The lines below the figure's title.
         runs: The ids of the runs that a figure shows.
         height: The figure's height in pixels.
         width: The figure's least width in pixels; 0: any.
-        needs: A line for each gap of the output with what it needs. A gap is the output itself, an empty panel of a figure, or an empty table
-            of prose. Lines may be equal.
+        needs: What is missing, a line for each gap of the output. A gap is a figure without data, an empty panel of a figure, or an empty
+            table in prose. Several lines may be equal.
 
     """
 
@@ -97,9 +97,9 @@ class ShownCell:
     """A cell of an executed notebook with its outputs.
 
     Attributes:
-        anchor: The cell's anchor in the report, which is the same in every build.
+        anchor: The cell's HTML anchor in the report, which stays the same from build to build.
         prose: The HTML of a Markdown cell; empty for a code cell.
-        source: The source of a code cell, and of the cells without output before it; empty for a Markdown cell.
+        source: The source of a code cell, after that of preceding cells without output; empty for a Markdown cell.
         parts: The outputs of a code cell.
 
     """
@@ -111,7 +111,7 @@ class ShownCell:
 
     @property
     def runs(self) -> list[str]:
-        """The ids of the runs that the figures of a notebook's cell show."""
+        """The ids of the runs that the figures of the cell show, each once."""
         return list(dict.fromkeys(run for part in self.parts for run in part.runs))
 
 
@@ -120,10 +120,10 @@ class Page:
     """An executed notebook, as a page of the report.
 
     Attributes:
-        key: The stem of the file's name; for a study's notebook, the study's key.
+        key: The stem of the notebook's file name; for a study's notebook, the study's key.
         title: The study's title; for a notebook of no study, `key`.
         question: The notebook's title.
-        cells: The cells that show something.
+        cells: The Markdown cells, and the code cells that have an output.
 
     """
 
@@ -134,45 +134,54 @@ class Page:
 
     @property
     def parts(self) -> list[tuple[str, CellOutput]]:
-        """The outputs of all cells of an executed notebook, as (anchor of the cell, output)."""
+        """All outputs of the executed notebook, each as (anchor of its cell, output)."""
         return [(cell.anchor, part) for cell in self.cells for part in cell.parts]
 
     def needs(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (what is missing, anchor of the cell, title of the output) for every gap of the page.
+        """Yield (what is missing, anchor of the cell, title of the output) for every gap of the page, a place without data.
 
-        The beginnings that differ between kinds of exhibits are removed, so equal needs have equal lines.
+        Introductory words that differ between kinds of figures and tables are removed. So two gaps with the same need have the same text.
         """
         for anchor, part in self.parts:
             yield from ((GAP_BEGINNINGS.sub("", need), anchor, part.title or "a table") for need in part.needs)
 
     def shows(self, run: str) -> bool:
-        """Return whether a figure or a text of the page names a run."""
+        """Return whether a figure or a text of the page shows or names a run.
+
+        Args:
+            run: The run's id.
+
+        """
         return any(run in part.runs or run in part.text for _, part in self.parts)
 
     def spoken(self, claim: str) -> str:
-        """Return the anchor of the last cell that mentions a claim; without such a cell, the anchor of the page.
+        """Return the anchor of the last cell whose outputs mention a claim; without such a cell, the anchor of the page.
 
-        The last such cell is taken since it mentions the fewest other claims.
+        The last one is taken since it mentions the fewest other claims.
+
+        Args:
+            claim: The claim's id.
+
         """
         pattern = re.compile(rf"\b{re.escape(claim)}\b")
         return next((anchor for anchor, part in reversed(self.parts) if pattern.search(part.text)), self.key)
 
 
 def list_notebooks() -> dict[str, Path]:
-    """Return the notebooks: name → file."""
+    """Return all notebooks in the folder `notebooks`: name → path of the file, sorted by name."""
     return {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
 def execute_all(paths: Sequence[Path], runs: Collection[str] = ()) -> Iterator[Page]:
-    """Execute notebooks, as many at once as there are CPUs, and yield their pages in order.
+    """Execute notebooks, as many at once as there are CPUs, and yield their pages in the order of `paths`.
 
     Args:
         paths: The notebooks' files.
-        runs: The ids of runs that texts link to.
+        runs: The ids of runs; where the text of a page names one of them, it becomes a link.
 
     Raises:
         UsageError: A file is damaged.
-        NotebookError: A cell raises.
+        NotebookError: A cell has raised an exception.
 
     """
     workers = ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn"))
@@ -192,7 +201,9 @@ def execute_all(paths: Sequence[Path], runs: Collection[str] = ()) -> Iterator[P
 
 
 def _read_run(run: str) -> None:
-    """Prepare a committed run's files for all later readers; a damaged run is left to its readers to report.
+    """Prepare the files of a committed run, so that processes that read them later need not do it all at once.
+
+    A damaged run is ignored here, since those that read it report the damage.
 
     Args:
         run: The path of the run's folder.
@@ -205,11 +216,13 @@ def _read_run(run: str) -> None:
 def _execute_isolated(
     path: Path, runs: Collection[str], runs_folder: str
 ) -> Page | tuple[type[LabError], str, str, str]:
-    """Execute a notebook in this worker process; return an error in parts, since an error object cannot be sent.
+    """Execute a notebook in this worker process and return its page; if it fails, return the error in parts.
+
+    An error object cannot be sent from process to process, so its parts are: (class, place, fault, remedy).
 
     Args:
         path: The notebook's file.
-        runs: The ids of runs that texts link to.
+        runs: The ids of runs; where the text of a page names one of them, it becomes a link.
         runs_folder: The folder that replaces the one with the user's runs.
 
     """
@@ -221,17 +234,18 @@ def _execute_isolated(
 
 
 def execute_notebook(path: Path, runs: Collection[str] = ()) -> Page:
-    """Execute a notebook in this process.
+    """Execute a notebook in this process and return it as a page of the report.
 
-    The title's line becomes the page's head and is not repeated. The source of a cell that shows nothing belongs to the next cell that does.
+    The first line becomes the page's title and is not repeated. The source of a code cell without output is shown with the next cell that
+    has one.
 
     Args:
         path: The notebook's file.
-        runs: The ids of runs that texts link to.
+        runs: The ids of runs; where the text of the page names one of them, it becomes a link.
 
     Raises:
         UsageError: The file is damaged.
-        NotebookError: A cell raises.
+        NotebookError: A cell has raised an exception.
 
     """
     title, cells, before = "", list[ShownCell](), list[str]()
@@ -251,18 +265,18 @@ def execute_notebook(path: Path, runs: Collection[str] = ()) -> Page:
 
 
 def run_notebook(path: Path, replaced: tuple[str, str] = ("", "")) -> Iterator[tuple[Any, str, Any]]:
-    """Run the cells of a notebook one after the other in this process, and yield each with what it showed.
+    """Run the cells of a notebook one after the other in this process, and yield each cell with its output.
 
     Args:
         path: The notebook's file.
-        replaced: A text in the sources, and the text that takes its place, for another choice than the notebook's.
+        replaced: (text to replace in the cells' sources, replacement), to run the notebook with another choice than its own.
 
     Yields:
-        (the cell, what it printed, the value of its last line; None without such a value).
+        (cell, what it printed, value of its last line). The value is None if the last line is no expression, and for a Markdown cell.
 
     Raises:
         UsageError: The file is damaged.
-        NotebookError: A cell raises.
+        NotebookError: A cell has raised an exception.
 
     """
     try:
@@ -278,7 +292,7 @@ def run_notebook(path: Path, replaced: tuple[str, str] = ("", "")) -> Iterator[t
 
 
 def _run_source(place: str, source: str, namespace: dict[str, Any]) -> tuple[str, Any]:
-    """Run a code cell and return the printed text, and the value of its last line if that is an expression.
+    """Run a code cell and return (printed text, value of the last line; None if that is no expression).
 
     Args:
         place: The cell's place, for messages.
@@ -286,7 +300,7 @@ def _run_source(place: str, source: str, namespace: dict[str, Any]) -> tuple[str
         namespace: The notebook's variables, which the cell may change.
 
     Raises:
-        NotebookError: The cell raises an exception.
+        NotebookError: The cell has raised an exception.
 
     """
     value: Any = None
@@ -305,12 +319,12 @@ def _run_source(place: str, source: str, namespace: dict[str, Any]) -> tuple[str
 
 
 def _make_outputs(printed: str, value: Any, runs: Collection[str]) -> tuple[CellOutput, ...]:
-    """Return the outputs of a code cell.
+    """Return the outputs of a code cell: first the printed text, then the value of its last line; empty without both.
 
     Args:
         printed: The text that the cell printed.
         value: The value of its last line; None without such a value.
-        runs: The ids of runs that texts link to.
+        runs: The ids of runs; where the text names one of them, it becomes a link.
 
     """
     parts = [CellOutput("text", printed)] if printed else []
@@ -330,9 +344,9 @@ def _make_outputs(printed: str, value: Any, runs: Collection[str]) -> tuple[Cell
 
 
 def _convert_figure(plot: go.Figure) -> CellOutput:
-    """Return a figure as an output of a cell.
+    """Return a plotly figure as an output of a cell, with its title and margins removed from the plot.
 
-    A figure without a trace is a gap (`lab.report.figures.style.make_empty_figure`) with its reason.
+    A figure without any trace becomes a `gap`, whose text is the figure's annotation: the reason why there is no data.
     """
     figure: Mapping[str, Any] = json.loads(plot.to_json() or "")
     layout: dict[str, Any] = dict(figure["layout"])
@@ -356,7 +370,7 @@ def _convert_figure(plot: go.Figure) -> CellOutput:
 
 
 def _round_numbers(value: Any) -> Any:
-    """Return JSON data with every fractional number rounded to DIGITS significant digits."""
+    """Return JSON data with every fractional number rounded to six significant digits (DIGITS)."""
     if isinstance(value, dict):
         return {name: _round_numbers(entry) for name, entry in value.items()}
     if isinstance(value, list):
@@ -367,7 +381,7 @@ def _round_numbers(value: Any) -> Any:
 
 
 def _strip_tags(text: str) -> str:
-    """Return plotly's own HTML (a few tags) as text."""
+    """Return text with plotly's HTML tags removed and its HTML entities decoded."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
 
 
@@ -375,9 +389,9 @@ def _strip_tags(text: str) -> str:
 
 
 def render_pages() -> dict[Path, str]:
-    """Execute the published notebooks in this process, and return file → text of their pages and figures.
+    """Execute the notebooks of PUBLISHED in this process, and return the files that GitHub shows: path → content.
 
-    From then on, this process sees no runs of the user.
+    The files are the pages in Markdown and their figures as SVG. After the call, this process sees no runs of the user.
     """
     os.environ["LAB_RUNS"] = str(FOLDER / "no-runs")  # a folder that does not exist
     pages = (_render_page(name, replaced) for name, replaced in PUBLISHED.items())
@@ -385,11 +399,13 @@ def render_pages() -> dict[Path, str]:
 
 
 def _render_page(name: str, replaced: tuple[str, str]) -> dict[Path, str]:
-    """Return file → text of a notebook's page in Markdown, and of its figures as SVG.
+    """Execute a notebook, and return the files that GitHub shows for it: path → content.
+
+    The files are a page in Markdown, and its figures as SVG.
 
     Args:
-        name: The notebook.
-        replaced: The choice in its source that is replaced, and by what; both empty for none.
+        name: The notebook's name.
+        replaced: (text to replace in the cells' sources, replacement); both empty: nothing is replaced.
 
     """
     blocks, figures = [f"<!-- generated: from {name}.ipynb, by `just maintain publish` -->"], dict[Path, str]()

@@ -42,13 +42,13 @@ AXIS_END = log(12.0)
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The positions of one measured number on its axis, in per cent of the axis from its left end.
+    """The positions at which one measured number is drawn on its axis, in per cent of the axis from its left end.
 
     Attributes:
         at: The position of the value.
         low: The position of the interval's lower end.
         high: The position of the interval's upper end.
-        zero: The position of no difference; None: not on this axis.
+        zero: The position that means no difference; None: the axis does not contain it.
         band: Both ends of the range in which a claim requires the value to lie; None: there is none.
         published: The positions of the published values.
         cut: Whether the interval continues beyond an end of the axis.
@@ -66,14 +66,15 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """The row of a tuning step (a variant against its baseline at a load point) in the report.
+    """A row of the report about a tuning step (a variant against its baseline at a load point).
 
     Attributes:
         step: The step.
-        kind: The step's decision as a CSS class.
+        kind: The CSS class of the step's decision, for example `better`.
         metric: The metric's title.
-        strip: The effect on the axis of all steps, better to the right and worse to the left; None for a difference.
-        published: The same effect as claims published it, in words.
+        strip: The effect on the common axis of all steps, better to the right and worse to the left; None for an effect that is no ratio or
+            has no interval.
+        published: The sizes of this effect that claims published, in words.
 
     """
 
@@ -86,14 +87,14 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRow:
-    """The row of a published claim in the report.
+    """A row of the report about a published claim.
 
     Attributes:
         verdict: The claim's verdict.
         published: The published value with its unit.
-        strip: The positions of the first measured number that decides; None: there is none.
-        text: That number in words, or the reason why there is none.
-        rest: The other effects and reasons in words.
+        strip: The positions of the measured number that decides; None: there is none with an interval.
+        text: That number in words; without it, the reason for the verdict.
+        rest: Further effects and reasons in words.
 
     """
 
@@ -105,7 +106,7 @@ class ClaimRow:
 
 
 def make_step_rows(measured: Sequence[TuningStep]) -> list[StepRow]:
-    """Return the rows of tuning steps, in their order."""
+    """Return one row of the report for each tuning step (a variant against its baseline at a load point), in the given order."""
     rows: list[StepRow] = []
     for step in measured:
         metric, strip = find_metric(step.metric), None
@@ -121,7 +122,10 @@ def make_step_rows(measured: Sequence[TuningStep]) -> list[StepRow]:
 
 
 def claim_row(verdict: ClaimVerdict) -> ClaimRow:
-    """Return the row of a claim, with the first measured number that contradicts the claim, or else the first one."""
+    """Return the report's row about a claim with the measured number that decides it.
+
+    It is the first number that contradicts the claim. If none does, it is the first measured number of all.
+    """
     parts = [part for finding in verdict.findings for part in finding.measured if part.test.bounded]
     parts = [part for part in parts if part.value is not None]
     deciding = next((part for part in parts if part.holds is False), next(iter(parts), None))
@@ -133,25 +137,38 @@ def claim_row(verdict: ClaimVerdict) -> ClaimRow:
 
 
 def find_answer(finding: StepFinding) -> tuple[str, str]:
-    """Return (the answer to a finding's question in words, its colour)."""
+    """Return the answer to a finding's question, as (words, CSS class that colours them): `('Yes', 'better')`.
+
+    If the boots of the machine disagree, the answer is that it depends on the boot.
+    """
     return ANSWERS_BY_KIND[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "inconclusive")
 
 
 def step_ticks() -> list[tuple[float, str]]:
-    """Return (position, label) of the ticks of the axis of all steps; the labels at both ends name the sides."""
+    """Return (position in per cent, label) for each tick of the common axis of all tuning steps.
+
+    The labels reach from `10× worse` over `no change` to `10× better`.
+    """
     ticks = {-10: "10× worse", -3: "3×", 1: "no change", 3: "3×", 10: "10× better"}
     return [(_place_step(log(abs(times)) * (1 if times > 0 else -1)), label) for times, label in ticks.items()]
 
 
 def _place_step(gain: float) -> float:
-    """Return the position of a log-ratio on the axis of all steps."""
+    """Return the position of an effect on the common axis of all tuning steps, in per cent from the left end.
+
+    An effect beyond an end of the axis stands at that end.
+
+    Args:
+        gain: The effect as a log-ratio, larger is better.
+
+    """
     return round(50 + 50 * max(-1.0, min(1.0, gain / AXIS_END)), 2)
 
 
 def place_measured(part: MeasuredTest, published: float | None) -> Strip | None:
-    """Return the positions of a measured test on a separate axis; None without an interval.
+    """Return the positions of a measured test of a claim on an axis of its own; None for a result without an interval.
 
-    The axis starts at 0 for an absolute value, is centred on 1 (logarithmically) for a ratio, and includes 0 for a difference.
+    The axis of a ratio is logarithmic with 1 in the centre. Any other axis is linear and contains 0.
 
     Args:
         part: The measured test.
@@ -211,10 +228,12 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 
 
 def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
-    """Return the SVG of the steps that answer the findings, with the same steps on other targets, a line for each.
+    """Return an SVG of the effects that answer the findings (questions in data/reference/findings.toml), with a line for each.
+
+    The same tuning step on another target has its own line. At most MOST_DRAWN lines are drawn.
 
     Args:
-        judged: The verdicts of the claims, for the published effects.
+        judged: The verdicts of the claims, whose published effects are drawn beside the measured ones.
 
     """
     runs = evidence.load_references()[0]
@@ -250,5 +269,5 @@ def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
 
 
 def _place_x(place: float) -> float:
-    """Return the horizontal pixel in the SVG of a position (per cent) on the axis."""
+    """Return the horizontal pixel in the SVG for a position on the axis, which is in per cent of the axis."""
     return round(LABEL + AXIS * place / 100, 1)

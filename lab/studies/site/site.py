@@ -50,11 +50,11 @@ FILE = "index.html"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The HTML report after it was written.
+    """The HTML report that was written: its file, and counts of what it shows.
 
     Attributes:
         path: The path of the report's file.
-        counts: The counts of the claims' answers in words.
+        counts: How often each answer to a claim occurs, in words.
         figures: The number of figures.
         gaps: Page → the number of things that the page could not show; a page without gaps is left out.
 
@@ -67,15 +67,15 @@ class Site:
 
 
 def build_site(folder: Path, say: Callable[[str], None] = lambda _: None) -> Site:
-    """Build the report and write it into a folder.
+    """Execute the notebooks, build the HTML report with their pages, and write it into a folder.
 
     Args:
         folder: The folder, which is created if it does not exist.
-        say: Called with the name of each notebook that was executed.
+        say: Called with the path of each notebook after it was executed.
 
     Raises:
         UsageError: The file cannot be written.
-        NotebookError: A cell of a notebook raises (exit 1).
+        NotebookError: A cell of a notebook has raised an exception (exit status 1).
 
     """
     path, remedy = folder / FILE, "name a folder that is yours, or one that does not exist yet"
@@ -131,7 +131,14 @@ def build_site(folder: Path, say: Callable[[str], None] = lambda _: None) -> Sit
 
 
 def _make_front(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], pages: Sequence[Page]) -> dict[str, Any]:
-    """Return the template's values for the front page."""
+    """Return the values that the template of the report needs for its front page: name in the template → value.
+
+    Args:
+        verdicts: The verdicts of the claims.
+        runs: The committed runs.
+        pages: The executed notebooks.
+
+    """
     checks, measured = ledger.judge_checks(), list_steps(runs, verdicts)
     tally: dict[str, Counter[str]] = {}
     for verdict in verdicts:
@@ -178,11 +185,11 @@ class Reliability:
     """The reliability of the report's numbers: the load generators' errors, and the noise of each run.
 
     Attributes:
-        calibration: The calibration (what generators report of a known server) as HTML, or what is missing of it.
+        calibration: The calibration as HTML, or the reason why there is none. A calibration is what generators report of a known server.
         calibrated: Whether there is a calibration.
-        noises: (id of a run, noise) for each known noise of a run.
-        untold: (id of a run, reason) of the runs whose noise is not known.
-        nulls: How many comparisons of a variant with itself were claimed (significant), in words; empty: there is no such comparison.
+        noises: (id of a run, noise) for each noise that could be computed.
+        untold: (id of a run, reason) for each run whose noise is not known.
+        nulls: How many comparisons of a variant with itself came out as significant, in words; empty: there is no such comparison.
 
     """
 
@@ -194,7 +201,7 @@ class Reliability:
 
 
 def read_reliability(runs: Sequence[Evidence]) -> Reliability:
-    """Return the reliability of numbers: the generators' errors (committed calibration), and these runs' noise."""
+    """Return how reliable the report's numbers are: the generators' errors by the committed calibration, and the runs' noise."""
     try:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
         calibration, calibrated = render_html(render_markdown(calibration_page(record)), below=2), True
@@ -214,7 +221,12 @@ def read_reliability(runs: Sequence[Evidence]) -> Reliability:
 
 
 def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """Return (a run's noise of each metric at each steady load, the reason why none is known; empty where one is)."""
+    """Return a run's noise of each metric at each steady load, and the reason if none of it is known.
+
+    Returns:
+        (noises, reason); the reason is empty if a noise is known.
+
+    """
     record = run.run.record
     if not list_aa_variants(record.arms):
         return (), "nothing in it was measured twice"
