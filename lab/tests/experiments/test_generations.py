@@ -79,7 +79,9 @@ def scattering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REFUSES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name != "apiserver")) for name in REFUSES]
+)
 def test_no_plan_of_two_systems_asks_for_a_reload_that_one_of_them_cannot_make(
     name: str, scattering: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

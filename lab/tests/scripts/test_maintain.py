@@ -79,7 +79,7 @@ def test_the_drawn_mutants_are_sixty_of_three_kinds_on_as_many_lines() -> None:
     assert all(each.before != each.after for each in drawn)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_mutants_die_by_a_test_or_survive_and_a_stopped_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +154,7 @@ def test_a_dump_goes_into_a_new_folder_outside_of_the_checkout(words: list[str])
     assert ended.stderr.startswith("dump_published: ")
 
 
-@pytest.mark.committed
+@pytest.mark.long
 def test_two_dumps_of_a_run_are_equal_and_one_by_a_copy_of_the_code(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for folder in ("lab", "manifests", "data/published"):

@@ -96,7 +96,7 @@ def test_it_is_in_house_style(path: Path) -> None:
         assert not re.search(r"(?<![\w.])\d", plain), f"{name}: {plain}"
 
 
-@named
+@one_now
 def test_it_executes_from_the_committed_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LAB_REFERENCE", raising=False)
     text = executed(path, monkeypatch)

@@ -152,6 +152,7 @@ def test_a_migration_is_measured_under_the_mix(log: Path, tmp_path: Path, monkey
         str(tmp_path / "mine.yaml"),
         "--to",
         "traefik-ingress-nginx",
+        "--measure",
         "--traffic",
         str(log),
     ]

@@ -175,7 +175,7 @@ def test_an_overlay_may_say_that_it_is_the_reference_and_which_metric_its_claim_
     assert (stated.primary_metric, stated.knobs[-1].primary_metric) == ("p99", "rate")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_images_come_from_the_one_place() -> None:
     """But for the tag of one without a digest: there a version is a knob. On the local target images are only names."""
     pinned = [item["imageTag"] for item in yaml.safe_load_all((MANIFESTS / "images/images.yaml").read_text())]

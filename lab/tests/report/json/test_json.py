@@ -78,7 +78,7 @@ def test_every_meaning_is_of_a_key() -> None:
 
 REFERENCE = Path(__file__).parents[4] / "data" / "reference"
 STEADY, DISTURBED = "quick-keepalive", "kill-replicas-2"
-SOME = {STEADY, DISTURBED, "keepalive-pairs", "successors-kind", "okd-threads"}
+SOME = {STEADY, "keepalive-pairs"}
 """Of these with every lane; the others' outputs, minutes in all, with --long."""
 VERBS = {
     "result": "table {} --json",

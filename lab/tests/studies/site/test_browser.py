@@ -129,7 +129,14 @@ def pages(browser: Browser) -> Iterator[str]:
 
 
 # Contrast, of which alone the dark ones are asked, does not depend on the width.
-@pytest.mark.parametrize(("width", "scheme"), [(1300, "light"), (390, "light"), (1300, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1300, "light"),
+        pytest.param(390, "light", marks=pytest.mark.long),
+        pytest.param(1300, "dark", marks=pytest.mark.long),
+    ],
+)
 def test_axe_finds_nothing_serious(browser: Browser, report: Path, of_a_run: Path, width: int, scheme: str) -> None:
     """And nothing makes a page wider than the screen: what is wide scrolls by itself."""
     found: dict[str, list[str]] = {}

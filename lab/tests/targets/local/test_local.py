@@ -32,6 +32,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 FILES = sorted(Path(__file__).parent.glob("*_inside.py"))
 ROOTS_OWN = {"test_inside": ("-k", "says_why"), "test_limits_inside": ()}
+LONG = {"test_successors_inside", "test_router_inside", "test_changes_inside"}
+"""Those that bring many systems up, minutes in all."""
 """What this user runs every time, as root too: what differs for root. A user without privileges runs all but limits, which root alone may set."""
 
 
@@ -40,7 +42,8 @@ def turns() -> Iterator[Any]:
         own = ROOTS_OWN.get(file.stem) if os.geteuid() == 0 else ()
         yield pytest.param("this user", file, own or (), marks=[pytest.mark.long] * (own is None), id=file.stem)
         if file.stem != "test_limits_inside":
-            yield pytest.param("nobody", file, (), id=f"{file.stem}-nobody")
+            marks = [pytest.mark.long] * (file.stem in LONG)
+            yield pytest.param("nobody", file, (), marks=marks, id=f"{file.stem}-nobody")
 
 
 @pytest.mark.inside
