@@ -42,7 +42,7 @@ def _print_usage(options: argparse.Namespace) -> int:
     """Print CPU, memory and page faults of the processes in a run's valid samples, and return 0.
 
     With `--arm` and `--point`, all samples of that arm (variant in the run) at that load are printed second by second.
-    Otherwise one sample of each arm and load is printed.
+    Otherwise the averages of the first valid sample of each arm and load are printed.
     """
     from lab.records.store import RunStore
     from lab.report.json.answers import list_usage

@@ -41,7 +41,8 @@ class Installed:
     Attributes:
         name: The name of the generator in sweeps and tables, such as `k6`.
         path: The path of the program.
-        version: The version that the program reports.
+        version: The version, as `Generator.version` reads it from the program's output. For k6 it includes the setting of
+            Go's garbage collector (`1.8.1, GOGC=off`). For hey, which prints no version, it is `unknown`.
 
     """
 
@@ -68,7 +69,8 @@ def get_generator(name: str) -> Generator:
 def find(tool: Generator) -> Installed | None:
     """Find the program of a load generator on PATH, and return its path and version; None if it is not installed.
 
-    To read the version, the program is started. The result is cached for each value of PATH.
+    To read the version, the program is started. A program that has only the name of the generator, or that does not end
+    in time, does not count. The result is cached for each value of PATH.
     """
     return _find_on_path(tool.name, os.environ.get("PATH", os.defpath))
 

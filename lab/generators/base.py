@@ -68,7 +68,10 @@ class Generator(Protocol):
     """The generators that may replace it for open loops, the best first (lab/generators/README.md, "Limits")."""
 
     def version(self, output: str) -> str | None:
-        """Return the generator's version, as its program prints it; None if the output is from another program.
+        """Return the version under which results are recorded; None if the output is from another program.
+
+        Usually it is what the program prints. k6 adds a setting that changes its numbers; hey, which prints no version,
+        returns `unknown`.
 
         Args:
             output: What the program printed to stdout and stderr when it was called with its version option.

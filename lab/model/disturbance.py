@@ -102,12 +102,13 @@ class Disturbable(Protocol):
     ) -> subprocess.Popen[bytes]:
         """Start a load generator on the client's side, on the CPUs that are reserved for it.
 
-        It runs in a new session, with the lab's environment. The client's side may be on another machine. Then the
-        returned process represents the remote one, and killing it ends the remote one, too.
+        On this machine it runs in a new session. Of the user's environment it has only PATH and TMPDIR. If the client's
+        side is a pod, it has the pod's environment. Then the returned process represents the one in the pod, and
+        killing it ends the one in the pod, too.
 
         Args:
             argv: The command.
-            cwd: The folder in which it starts. On another machine a scratch folder replaces it.
+            cwd: The folder in which it starts. If the client's side is a pod, a new folder in the pod replaces it.
             stdout: The file for its output.
             stderr: The file for its error output.
             files: The files to create in the folder first: name → text.
@@ -130,7 +131,7 @@ class Disturbable(Protocol):
         ...
 
     def restarts(self) -> Mapping[str, int]:
-        """Return the number of restarts of each container since the system was started, by the container's name."""
+        """Return the number of restarts of each container since its pod was started, by `pod/container`."""
         ...
 
     def recorder(self) -> Recorder:
@@ -356,7 +357,7 @@ def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str,
 def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
     """Return an instance of the class that a table's `kind` names, such as `{"kind": "freeze", …}`.
 
-    A value that is not a table is returned unchanged, so that pydantic reports it.
+    A value that is not a table is returned unchanged: pydantic accepts an instance, and reports anything else.
 
     Args:
         value: The table, as read from a file.

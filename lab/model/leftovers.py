@@ -91,7 +91,7 @@ class PortsTaken(NamedTuple):
     Attributes:
         place: The network namespace or pod, named by its role, such as "proxy".
         destination: The address and port of the sockets' other end; `any` if destinations were not distinguished.
-        sockets: The number of TIME_WAIT sockets.
+        sockets: The number of TIME_WAIT sockets, or its increase if an earlier state is subtracted.
         ports: The number of local ports that the place can use; 0 = unknown.
 
     """
@@ -113,6 +113,8 @@ class PortsTaken(NamedTuple):
 
 def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
     """Return the place and destination for which TIME_WAIT sockets take the largest share of the local ports.
+
+    If there are no such sockets, the result has the place `proxy`, the destination `any`, and 0 sockets.
 
     Args:
         leftovers: The state of a system after earlier loads.
@@ -142,8 +144,8 @@ def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> boo
 def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
     """Return why a system is not yet fit for the next load: one sentence for each limit that leftovers exceed.
 
-    The limits are on TIME_WAIT sockets, open connections, connections that wait to be accepted, and old workers. An
-    unknown value exceeds no limit.
+    The limits are on TIME_WAIT sockets (only the worst place is named), on open connections and connections that wait to
+    be accepted (for each place), and on old workers. An unknown value exceeds no limit.
 
     Args:
         leftovers: The state before the next warm-up.

@@ -176,15 +176,16 @@ def needs_reload(slot: Slot, before: Slot | None) -> bool:
 
 
 def list_arms(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:
-    """Return the arms (variants under the names by which a run measures them), in the requested order.
+    """Return the arms (variants under the names by which a run measures them): variants, then baselines, then the reference.
 
-    Each baseline is added to its variants, and is measured a second time under another name. Both together are the A/A
-    pair. A variant without a baseline is treated as a baseline. A baseline that was also requested as a variant has
-    only these two measurements.
+    The variants have the requested order. Each baseline is added to its variants, and is measured a second time under
+    another name. Both together are the A/A pair. A variant without a baseline is treated as a baseline. A baseline that
+    was also requested as a variant has only these two measurements.
 
     Args:
         variants: Pairs of a variant's name and its baseline's name (None = it has none).
-        reference: The name of the variant without a proxy, for an upper limit; None = none.
+        reference: The name of the variant without a proxy, for an upper limit; None = none. It gets no further arm if
+            it is among the variants or baselines already.
 
     Raises:
         UsageError: A variant's name is equal to that of a baseline's second measurement (`NAME-again`).
@@ -242,11 +243,11 @@ def plan_samples(
     """Plan the measurements of a run in a randomized and balanced order.
 
     An arm is a variant in the run. The design is a split plot. In every block (a repetition of all arms) each arm
-    starts once, in random order. All load points are measured on that start, but each disrupted point has a start to
-    itself. Each pair in `shape` is one more start.
+    starts once, in random order. All load points are measured on that start, but each point with a disruption or with
+    streams of events has a start to itself. Each pair in `shape` is one more start.
 
-    - Within a block, all solo arms have one order of points. The orders come from Williams squares
-      (`williams_squares`).
+    - Within a block, all solo arms except the reference have one order of points. The orders come from Williams
+      squares (`williams_squares`).
     - The worker generations and the repeats of one point follow each other directly.
     - The arm without a proxy (the reference) is measured in the first, the middle and the last block only.
     - Over the blocks of a pair, each arm has each side equally often; likewise which side starts first and which runs
@@ -315,8 +316,8 @@ def _draw_solo_orders(
     """Draw a random order of load points for the solo measurements of each block.
 
     A block is a repetition of all arms (variants in the run). Blocks in which every arm has an equal set of points are
-    balanced together. In other blocks some arms have only a part of the points. There, `TRIES` orders are drawn, and
-    the one is used in which each point is the first of such an arm most evenly.
+    balanced together. In other blocks some arms have only a part of the points. There, the orders of all these blocks
+    are drawn `TRIES` times. The draw is used in which the points are most evenly the first of such an arm.
 
     Args:
         rng: The source of random numbers.
@@ -400,9 +401,10 @@ def _draw_layouts(
 ) -> dict[int, dict[str, Layout]]:
     """Draw the layouts of one pair of variants: which side each has and which side is first, by block and point.
 
-    Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. A load point may
-    be measured in only some of the pair's blocks. Then the choice of the side is balanced over these blocks exactly,
-    and which side starts first as well as the draws allow.
+    Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. With an odd
+    number of blocks, one value has one block more. A load point may be measured in only some of the pair's blocks. Then
+    the choice of the side is balanced over these blocks in this way, and which side starts first as well as the draws
+    allow.
 
     Args:
         rng: The source of random numbers.
@@ -466,8 +468,9 @@ def draw_orders(
 ) -> list[tuple[str, ...]]:
     """Draw random orders of names that are balanced by Williams designs (`williams_squares`).
 
-    Complete designs are used as far as they fit into `count`, then single rows of another square. The rows of one
-    square begin with different names. So the numbers of times that names are first differ by one at most.
+    The orders are the rows of as many complete designs as fit into `count`, and for the rest rows of further squares.
+    They are returned in random order. The rows of one square begin with different names. So, within the result, the
+    numbers of times that names are first differ by one at most.
 
     Args:
         rng: The source of random numbers.

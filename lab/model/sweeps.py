@@ -229,8 +229,8 @@ class LoadPoint(Record, strict=True):
     def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
         """The key that is equal for disrupted load points with one common control run (the load without the disruption).
 
-        It consists of the load point without name and disruption, and of the key of what the disruption's `prepare`
-        sets up.
+        It consists of the load point without name, share of the knee (`of_knee`) and disruption, and of the key of what
+        the disruption's `prepare` sets up.
         """
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
@@ -484,10 +484,12 @@ class PointSpec(Record, strict=True):
         )
 
     def expand(self) -> list[LoadPoint]:
-        """Return a load point for every combination of the values that this table's keys list.
+        """Return a load point for every combination of the values that `connections`, `rate_rps`, `of_knee` and `page` list.
 
         Each value of a list is appended to the point's name: `connections = [10, 100]` makes `NAME-c10` and
-        `NAME-c100`.
+        `NAME-c100`. A list with one value appends nothing. The rate `connections` becomes the number of connections.
+        `requests` is computed from `requests_per_connection` if that is given. All other keys of a load point are
+        copied, except `disturbance`: `Sweep.expanded` adds the disruption.
         """
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
@@ -678,9 +680,10 @@ def sweep_names() -> list[str]:
 
 @cache
 def _form_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the forms in a sweep's file (its `[forms.NAME]` tables); empty if the file is not valid TOML.
+    """Return the names of the forms in a sweep's file (its `[forms.NAME]` tables).
 
-    An invalid file is reported elsewhere, when its sweep is read.
+    The result is empty if the file does not exist, cannot be read or is not valid TOML. An invalid file is reported
+    elsewhere, when its sweep is read.
     """
     try:
         forms = tomllib.loads(path.read_text("utf-8")).get("forms", {})

@@ -97,17 +97,20 @@ class System(Disturbable, Protocol):
         ...
 
     def counters(self) -> Mapping[str, int]:
-        """Return the counters that can be read here in addition to the kernel's, as `role/name` → count so far.
+        """Return the counters that this target can read outside a `watch`, as `role/name` → count so far.
 
-        A sample records their increase. Where they exist, they are:
+        A sample records their increase. On a cluster, the result has only the proxy's own counts (`proxy/…`); those of
+        containers are in `watch` alone. Where they exist, the counters are:
 
         - `client/rx_bytes`, `client/tx_bytes`: bytes on the wire
         - `proxy/requests`: HTTP requests, as the proxy itself counts them; `proxy/requests_h2`: the HTTP/2 requests
           among them
         - `proxy/tls_handshakes`: all TLS handshakes; `proxy/tls_resumed`: the handshakes that resumed a session
         - `<role>/cpu_periods`, `<role>/cpu_throttled_periods`, `<role>/cpu_throttled_us`: of containers with a CPU
-          limit
+          limit; if pods may change, also of those that may get one
         - `<role>/memory_limit_hits`: of containers with a memory limit
+        - `node/…`: the kernel's counters of the node's network namespace, if a load balancer's node is between client
+          and proxy
         """
         ...
 
@@ -123,8 +126,8 @@ class System(Disturbable, Protocol):
     def leftovers(self) -> Leftovers:
         """Return what earlier loads have left in the system, such as sockets in TIME_WAIT and old worker processes.
 
-        The first call, and the first call after `renew`, determines which processes of the proxy count as ordinary. The
-        field `unseen` of the result names each place that could not be examined.
+        The first call, and the first call after `renew`, determines how many processes of the proxy count as ordinary.
+        The field `unseen` of the result names each place that could not be examined.
         """
         ...
 
@@ -173,9 +176,10 @@ class System(Disturbable, Protocol):
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return a record of each pod that was started, with its role, node, image digests and restarts.
+        """Return a mapping about each pod that exists now, for the run's record.
 
-        The list is empty on a target without pods.
+        On a cluster it has the pod's role, node, images with their digests, and restarts. With an API server but without
+        a cluster it is the Pod object. The list is empty on a target without an API server.
         """
         ...
 
@@ -187,5 +191,5 @@ class System(Disturbable, Protocol):
         ...
 
     def log_tail(self) -> str:
-        """Return the last lines of the error output of proxy and backend, as one text."""
+        """Return the last lines that the containers of proxy and backend logged, as one text with a heading for each."""
         ...

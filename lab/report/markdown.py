@@ -40,7 +40,8 @@ def _render_part(part: Part, numbers: Mapping[str, int]) -> list[str]:
 def _render_table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
     """Return the lines of a table in Markdown. Each heading of the first level begins a new table below it.
 
-    A free row (one that does not use the table's columns) stays in the table before it, without its own heading.
+    A free row (one that does not use the table's columns) stays in the table before it, without its own heading. If it is the first row,
+    its heading begins the first table.
 
     Args:
         grid: The table.

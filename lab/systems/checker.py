@@ -47,7 +47,7 @@ def find_refusal(
 
     Returns:
         The reason why the checker refuses the configuration, in the checker's words; empty if it accepts. If the checker does not
-        end in time, the text reports that (see `is_late`).
+        end within 60 s (`TRY_S`), the text reports that (see `is_late`).
 
     Raises:
         UsageError: for a path that is not inside any folder of `PRIVATE_FOLDERS`, such as /tmp.
@@ -144,7 +144,8 @@ def _run_in_namespaces(
 ) -> str:
     """Run the checker in new Linux namespaces, and return the error line that names the reason of a refusal.
 
-    The result is empty if the checker accepts the configuration.
+    The result is empty if the checker accepts the configuration. If the checker takes longer than `TRY_S`, the result is
+    `nginx did not end within 60 s`, for example.
 
     Args:
         command: the checker's command line.

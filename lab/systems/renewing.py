@@ -26,9 +26,10 @@ SERVES_WITHIN_S = 30.0
 
 
 class WatchedFiles:
-    """The handle (`lab.systems.system.Control`) of a proxy that loads changed files without dropping requests in flight.
+    """The handle (`lab.systems.system.Control`) of a proxy that loads changed files while it runs, by a graceful reload.
 
-    Such a proxy either watches its files, or loads them on a signal.
+    Such a proxy either watches its files, or loads them on a signal. It lets requests in flight end; lighttpd cuts those that take
+    longer than 8 s.
 
     Args:
         process: the container of the proxy.
@@ -70,7 +71,7 @@ class WatchedFiles:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether the proxy serves the configuration files that were written last.
+        """Return whether the proxy serves the configuration files that were written last, or those with which it was started.
 
         Args:
             loading: the loading of these files.
@@ -225,7 +226,10 @@ def _list_old_workers(processes: Mapping[int, Running], before: Collection[int])
 
 
 def list_running(pids: Iterable[int]) -> dict[int, Running]:
-    """Look up processes by their ids, and return id → process for those that still run."""
+    """Look up processes by their ids, and return id → process for those that still exist.
+
+    A process that has ended is included until its parent process has read its exit status (a zombie).
+    """
     processes: dict[int, Running] = {}
     for pid in pids:
         with contextlib.suppress(OSError, IndexError, ValueError):

@@ -192,8 +192,8 @@ class ArmCell:
     def known(self, metric: str) -> dict[int, float]:
         """Return block (number of the repetition) → value of a metric in block order, without blocks whose value is unknown.
 
-        For metrics that are compared by ratio, a value of 0 is left out as well. Such a 0 only means that the value was
-        below the clock's resolution.
+        A value of 0 is left out as well, except for metrics that are compared by difference. For all other metrics, such
+        a 0 only means that the value was below the clock's resolution.
 
         Args:
             metric: The metric's name in the catalogue.
@@ -212,8 +212,8 @@ class ArmCell:
         """Return a metric's absolute value as one number, for programs that cannot read a range or clusters.
 
         It is the percentile of all blocks' requests together for a latency, and the mean of the blocks (repetitions)
-        for other metrics. It is None if no block has a value, or if the values fall into two clusters. `absolute`
-        returns the form for people.
+        for other metrics. The mean is geometric, or arithmetic if a value is 0 or less. The result is None if there is
+        no value, or if the values fall into two clusters. `absolute` returns the form for people.
         """
         absolute = self.absolute(metric)
         if absolute is None or absolute.clusters:
@@ -292,12 +292,18 @@ class ArmCell:
 
     @property
     def generator(self) -> str | None:
-        """The name of the load generator that made the arm's samples at this load; None without a sample."""
+        """The name of the load generator that made the arm's samples at this load.
+
+        It is None if no sample counts and none is invalid.
+        """
         return next((sample.generator for sample in self._ordered_samples), None)
 
     @property
     def stand_in_for(self) -> str | None:
-        """The load generator that the sweep requested, if another one replaced it; None if the requested one was used."""
+        """The load generator that the sweep requested, if another one replaced it.
+
+        It is None if the requested one was used, and if no sample counts and none is invalid.
+        """
         return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
     @property
@@ -328,12 +334,15 @@ class ArmCell:
 
     @property
     def requests(self) -> int:
-        """The number of requests in all counted samples of this arm at this load."""
+        """The number of requests in the counted samples of this arm at this load, with one sample per block (see `counted`)."""
         return sum(sample.requests or 0 for sample in self.counted.values())
 
     @property
     def errors(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm at this load."""
+        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm at this load.
+
+        Of a block (repetition) with several counted samples, only the first is included (see `counted`).
+        """
         return _sum_errors(self.counted.values())
 
     @property
@@ -463,7 +472,8 @@ class Cells:
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
     """Estimate the effect of an arm against a baseline in a metric, over the blocks (repetitions) in which both have a value.
 
-    The effect is a difference (arm − baseline) for outcomes of a disruption, and a log-ratio for other metrics.
+    The effect is a difference (arm − baseline) for outcomes of a disruption or of streams of events, and a log-ratio for
+    other metrics.
 
     Args:
         arm: The arm's samples and values.
@@ -485,10 +495,11 @@ def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estim
 
 
 def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
-    """Return the resolution of a metric of a disruption, in seconds: smaller differences between arms mean nothing.
+    """Return the resolution of an outcome of a disruption or of streams of events: smaller differences mean nothing.
 
-    A failure is only seen when a request is sent, so the time between two requests limits the resolution. The error
-    between the clocks of generator and lab adds to it. More repetitions do not improve either.
+    A failure is only seen when a request is sent, so the time between two requests limits the resolution. For times
+    that depend on two clocks, the error between the clocks of generator and lab adds to it. More repetitions do not
+    improve either.
 
     Args:
         metric: The metric's name in the catalogue.
@@ -496,7 +507,8 @@ def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) ->
         clock_error_s: The largest error of the offset between the clocks, in seconds.
 
     Returns:
-        Seconds; 0 for a metric that depends neither on the times of requests nor on clocks.
+        Seconds: the time between two requests if the metric depends on when requests are sent, plus `clock_error_s` if
+        it also depends on two clocks. `DELAY_RESOLUTION_S` for delays of streams of events. 0 for any other metric.
 
     """
     source = find_metric(metric).seen
@@ -523,7 +535,7 @@ def build_cells(
             all.
 
     Raises:
-        MeasuringError: The samples mix targets, loads or generators, or do not belong to the plan.
+        MeasuringError: The samples mix targets, loads or generators (or versions of one), or do not belong to the plan.
 
     """
     refuse_mixtures(plan, samples)
@@ -629,7 +641,7 @@ def _average_block(values: Sequence[float | None]) -> float | None:
 
 
 def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
-    """Return the measured outcomes of a disruption: metric → block (number of the repetition) → value.
+    """Return the measured outcomes of a disruption or of streams of events: metric → block (repetition) → value.
 
     Only the first counted sample of each block is read. A block is left out if that sample does not have the metric.
 
@@ -652,8 +664,8 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
     """Select the sample that counts for each measurement, which is its last valid attempt.
 
     A sample of a block that was interrupted and begun anew never counts. If the rate or CPU time changes within any
-    sample of an arm at a point, none of the arm's samples there counts. The other samples may only have ended too early
-    to show the change.
+    sample of an arm at a point, none of the arm's samples there counts. Nor does a sample of another arm that was
+    measured as a pair with it. The other samples may only have ended too early to show the change.
 
     Returns:
         Key of the measurement (block, arm, point, other arm of a pair or empty, generation, repeat) → the sample.
@@ -691,8 +703,9 @@ def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
     """Refuse samples that do not belong to the plan, or that must not be pooled with each other.
 
     Raises:
-        MeasuringError: The samples are of different targets or generators, or one has an arm or a load that is not in
-            the plan.
+        MeasuringError: The samples are of different targets; those of one load point are of different generators, or of
+            different versions of one; or a sample has an arm or a load that is not in the plan. The generator of a
+            sample in an interrupted block does not matter.
 
     """
     remedy = "results of different targets, generators or loads are never pooled: summarise each run separately"

@@ -97,7 +97,9 @@ class Exhaustion:
 
 
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
-    """Compute the port exhaustion of each arm at each load, in the order of `arms`; None if the ports do not run out.
+    """Compute the port exhaustion of each arm at each load, in the order of `arms`; None if there is none to report.
+
+    `compute_exhaustion` describes when there is none.
 
     A sample that opens more connections in less than a minute than the proxy has ports shows that the backend closes
     them. No port then waits at the proxy. So all entries of its variant are None, except those with samples that
@@ -122,7 +124,9 @@ def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample
 
 
 def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
-    """Compute how fast the load of one arm uses up the proxy's local ports, by the median of its valid samples.
+    """Compute how fast the load of one arm uses up the proxy's local ports, by the median of some of its valid samples.
+
+    These are the samples that recorded the proxy's sockets in TIME_WAIT, or all samples if none did.
 
     Args:
         samples: The valid samples of the arm (variant) at one load point.
@@ -130,7 +134,8 @@ def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> 
 
     Returns:
         The port exhaustion. It is None if one minute's connections take no more than `LABELLED_SHARE` of the ports, if
-        the backend closes the connections, or if no sample counted connections.
+        recorded sockets show that the backend closes the connections, or if none of these samples has both a count of
+        connections and a duration.
 
     """
     chosen = _select_recorded(samples) or samples
@@ -175,7 +180,7 @@ def read_endpoint_count(knobs: Iterable[str]) -> int:
 
 
 def _select_recorded(samples: Iterable[Sample]) -> list[Sample]:
-    """Return the samples that recorded, at the end of the load, which of the proxy's ports were in TIME_WAIT."""
+    """Return the samples that recorded the proxy's sockets in TIME_WAIT at the end of the load."""
     return [sample for sample in samples if PROXY in sample.leftovers.get("end", Leftovers()).port_range]
 
 
@@ -187,8 +192,8 @@ def _count_waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
         knobs: The names of the settings that the variant changes, which may set the number of endpoints.
 
     Returns:
-        The rate. It is 0 if the backend closes the connections, and None if the sample did not count connections or has
-        no duration.
+        The rate. It is 0 if recorded sockets show that the backend closes the connections, and None if the sample did
+        not count connections or has no duration. Without recorded sockets, all opened connections count.
 
     """
     counted, side_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None

@@ -5,7 +5,8 @@
       rate-1000  CPU per request −0.9 % [−1.6, −0.2] = −0.52 µs: equivalent, within ±2 %
     noise check passed: ingress-nginx against itself, CPU per request −0.7 % [−2.0, +0.7] at ceiling
 
-A run of disrupted loads has a sentence for each variant, one of many variants a line for each kind of verdict: the table follows.
+A run of disrupted loads has a sentence for each variant, and describes no loads. A run of steady loads with more than three variants has a
+line for each kind of verdict. The table follows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ from lab.stats.units import format_blocks, format_duration, format_rate
 from lab.systems.table import SYSTEMS
 
 MOST_VERDICTS, MOST_LOADS = 3, 3
-"""The most variants that have a line each, and the most loads that are put into words; the table has the others."""
+"""The most variants of steady loads that have a line each, and the most loads that are put into words for a single variant.
+
+With two or three variants, one load of each is put into words. The table has the others.
+"""
 LIMITS = {
     "generator": "the load generator: judge CPU per request there, not requests per second",
     "limit": "a container's CPU limit",
@@ -93,8 +97,14 @@ def _has_controller(verdict: Verdict, record: RunRecord) -> bool:
 def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
     """Yield the lines with the verdicts about variants, each with the verdicts that it states.
 
-    Few variants have one line each, followed by lines that describe its loads. With more than `MOST_VERDICTS` variants,
-    there is one line for each kind of verdict, with the names of the variants.
+    For disrupted loads there is one line per verdict, however many there are, and no load is described. For steady loads
+    it depends on the number of verdicts:
+
+    - One: its line is followed by lines about at most `MOST_LOADS` loads.
+    - Two up to `MOST_VERDICTS`: each of their lines is followed by a line about one load.
+    - More: there is one line for each kind of verdict, with the names of the variants.
+
+    If a variant has further loads, one more line has their number.
     """
     if summary.disturbed or len(run_verdicts) <= MOST_VERDICTS:
         for verdict in run_verdicts:
@@ -113,8 +123,9 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
 def describe_noise(summary: Summary) -> str:
     """Return the line of the noise check, which compares each baseline with a second measurement of itself (A/A).
 
-    The check passes if every interval includes 0. The metrics are the primary ones of the variants. Without a variant,
-    it is CPU time per request, or every metric if that was not measured.
+    The check passes if every interval includes 0. Without any interval, the line states that there is no check. The
+    metrics are the primary ones of the variants. For steady loads without a variant, it is CPU time per request, or
+    every metric if that was not measured.
     """
     effects = list(_list_self_effects(summary))
     known = [(row, effect) for row, effect in effects if effect.estimate and effect.estimate.has_interval]
@@ -219,7 +230,7 @@ def _describe_rate_costs(summary: Summary, arm: str) -> Iterator[str]:
 
 
 def _describe_decision(effect: Effect) -> str:
-    """Return the decision about an effect in words, or the reason why there is no decision."""
+    """Return the decision about an effect in words, with the reason if it is inconclusive or if there is no decision."""
     if effect.decision is Decision.EQUIVALENT:
         return f"equivalent, within ±{format_margin(effect)}"
     if effect.decision is Decision.INCONCLUSIVE and (reason := explain_inconclusive(effect)):
@@ -249,8 +260,8 @@ def _describe_limits(summary: Summary) -> str:
 def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
     """Return the command with enough blocks (repetitions) to decide the inconclusive effects, and its duration.
 
-    If even the largest plan would not suffice, the result is `more blocks would not find …`. It is empty if nothing is
-    inconclusive, or if the run has enough blocks already.
+    If even the largest plan would not suffice for one of the variants, the result is `more blocks would not find …`. It
+    is empty if nothing is inconclusive, or if the run has enough blocks already.
     """
     family, blocks = count_judged(summary), dict[str, int | None]()
     place = ""

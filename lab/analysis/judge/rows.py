@@ -109,7 +109,10 @@ class SummaryRow:
 
     @property
     def generator_limited(self) -> bool:
-        """True if the load generator was the limit in a counted closed-loop sample of the row's arm or of its baseline."""
+        """True if the load generator was the limit in a counted closed-loop solo sample of the row's arm or of its baseline.
+
+        A solo sample is measured alone. Samples of pairs (two arms measured at once) are not examined.
+        """
         return any(True in find_generator_limits(cell.counted.values()) for cell in (self.cell, self.base) if cell)
 
 
@@ -191,8 +194,8 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
         rows: The rows of all arms at one disrupted load.
 
     Returns:
-        `p99`, or `p50` if an arm has too few answers for p99. None for control runs, and if an arm has too few answers
-        for `p50` as well.
+        `p99`, or `p50` if an arm has too few answers for p99. None for control runs, if an arm has too few answers for
+        `p50` as well, and if no sample counts. Arms without a counted sample are not considered.
 
     """
     slowdowns = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]

@@ -122,7 +122,7 @@ def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
     """Return what was the limit when a rate failed, by the first of these rules that applies.
 
     - `generator`: it did not end well, or was too busy for the rate.
-    - `proxy`: its CPUs were 95 % busy, and the generator's were less busy.
+    - `proxy`: its CPUs were 95 % busy, and the generator's were less than 95 % busy or unknown.
     - `generator`: its CPUs were 80 % busy.
     - `backend`: its CPUs were 95 % busy.
     - `p99`: the sample is valid, so only its p99 was too high.

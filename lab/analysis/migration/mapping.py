@@ -66,7 +66,7 @@ class Key:
     Attributes:
         name: The name of the key.
         text: The value as the file has it; None if the file does not have the key.
-        value: The value that the controller uses: the one in the file, or else the default.
+        value: The value that the controller uses: the one in the file as the controller reads it, or else the default.
         told: A note about the value, such as that the controller reads it as something else; empty for none.
 
     """
@@ -288,12 +288,12 @@ def read_keys(
 
     Args:
         data: The keys and values of the ConfigMap.
-        objects: (kind, name) → content of the other objects in the file. If a key names one of them, its content is
-            added to the key's note.
+        objects: (kind, name) → content of the other objects in the file. If a key names a ConfigMap among them, its
+            content is added to the key's note. The content of a Secret is never added.
 
     Returns:
-        Two parts: name → key with the file's value or the default, for every key of ingress-nginx; and the names in the
-        file that are not keys.
+        Two parts: name → key with the value that the controller uses, for every key of ingress-nginx; and the names in
+        the file that are not keys.
 
     """
     keys: dict[str, Key] = {}
@@ -481,7 +481,7 @@ def _find_standing(
         row: The key's row in the successor's table.
         subject: What the key does, and how serious its loss is.
         value: The key's value in ingress-nginx.
-        changed: True if the file sets another value than ingress-nginx's default.
+        changed: True if the file sets another value than ingress-nginx's default, and for every annotation.
         values: Name → value, for all keys of ingress-nginx.
 
     Returns:
@@ -539,7 +539,8 @@ def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: A
     """Return the lines of a migration about an annotation of one Ingress.
 
     They come from the annotation's rows of the successor's table. If it has none, they come from the rows of the key
-    that does the same for all Ingresses.
+    that does the same for all Ingresses. An annotation that ingress-nginx does not have gets a single line, with the
+    advice to delete it.
     """
     name, key = f"{ANNOTATION}{annotation.name}", Key(f"{PREFIX}{annotation.name}", annotation.text, annotation.text)
     if annotation.name not in ANNOTATIONS:

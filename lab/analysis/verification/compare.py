@@ -169,7 +169,10 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
 
 
 def describe_status(answer: Answer) -> str:
-    """Describe the status of an answer: `200`, `301 to https` for a redirect to https, or the error if no answer came."""
+    """Describe the status of an answer: `200`, `301 to https` for a redirect to https, or the error if no answer came.
+
+    If there is neither a status nor an error, it is `TLS only`.
+    """
     if not answer.status:
         return answer.error or "TLS only"
     scheme = answer.header("location").partition(":")[0] if answer.status in _HTTPS else ""
@@ -211,7 +214,8 @@ def compare_exchanges(left: Mapping[str, str], right: Mapping[str, str]) -> dict
     of another difference are left out:
 
     - If the status or the reached Service differs, the result is only `answer`, with both as its value.
-    - If only one of the two pages is the backend's, `client page` replaces all aspects of the page.
+    - If only one of the two pages is the backend's, `client page` replaces all aspects of the page: the body, its
+      framing, the headers and the proxy's error page.
     - If the compression differs, the headers and lengths that it changes are left out.
 
     Args:
@@ -425,8 +429,8 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
 def _find_line(migration: Migration, keys: Iterable[str], words: str) -> Line | None:
     """Return the first line of a migration which predicts that one of some settings would differ; None if none does.
 
-    A line is the result of the migration for one key or annotation. One that says *already equivalent* without a note
-    predicts no difference.
+    A line is the result of the migration for one key or annotation. One that says *already equivalent* (or that the key
+    does nothing) predicts a difference only by its note, and never if it is about an annotation.
 
     Args:
         migration: The migration to the successor.

@@ -37,7 +37,7 @@ SPARE = 0.75
 LEAST_RPS = 100.0
 """The lowest rate that is tried: below it, the proxy would be nearly idle."""
 LOAD_S, WARM_UP_S = 3.0, 1.0
-"""The seconds of a trial's load and warm-up; generators that cannot make a rate fail within the first of them."""
+"""The most seconds of a trial's load and of its warm-up; generators that cannot make a rate fail within the first of them."""
 RECENT = 20
 """The number of newest runs that are searched for a probe of the same load under the same facts."""
 
@@ -52,7 +52,8 @@ def probe_points(
     """Find out at which rates the target carries the loads of a run on two sides at once, and return the run with these rates.
 
     If the target carries none of the tried rates of a load, the variants are measured one at a time at it. A probe of the same load in a
-    recent run is used again. If a probe cannot be made, the load keeps its requested rate.
+    recent run is used again. If a probe cannot be made, the load keeps its requested rate. A lost target and a failure to write files are
+    raised.
 
     Args:
         run: The run, whose `to_probe` lists the load points.
@@ -84,6 +85,8 @@ def probe_points(
 def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
     """Try a load at falling rates, at most `MAX_TRIALS` times, until both sides achieve the offered rate.
 
+    There are fewer trials if `LEAST_RPS` is reached. If no rate was carried, the result's `decided` is `solo`.
+
     Args:
         point: The load point with the requested rate.
         trial_of: The function that loads both sides at the rate of a load point.
@@ -110,7 +113,8 @@ def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
 def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
     """Judge from two samples that were measured at once whether the target carries the offered rate on both sides.
 
-    It does if both sides achieved the rate, no request was dropped, and no generator's CPU was nearly full.
+    It does if both sides achieved at least the share `MIN_ACHIEVED` of the rate, no request was dropped, and no generator's CPU was as
+    busy as `BUSY`.
 
     Args:
         rate_rps: The offered rate of each side, in requests per second.
@@ -172,8 +176,8 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
 def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
     """Return the run with the rates that probes found.
 
-    A load that was not carried on two sides is marked to be measured one side at a time. A new rate also replaces the old one in the name
-    of its load point.
+    A load that was not carried on two sides is marked to be measured one side at a time, at the rate of the last trial. A new rate also
+    replaces the old one in the name of its load point, unless another load point has that name.
 
     Args:
         run: The run.
@@ -209,7 +213,9 @@ def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> Measurable
 
 
 def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: LoadPoint) -> Probe | None:
-    """Return a probe of the same load in a recent run on the same target, with equal manifests and facts; None without one.
+    """Return a probe of the load in a recent run on the same target, with equal manifests and facts; None without one.
+
+    The load points count as equal if their names and rates are equal.
 
     Args:
         run: The run, which has the facts of the machine.

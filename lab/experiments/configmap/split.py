@@ -119,7 +119,7 @@ class KeyNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What is measured of a user's ConfigMap, and notes about the rest.
+    """What is measured of a user's ConfigMap, with notes on what is left out or measured otherwise than its text suggests.
 
     Measured are each key (with the keys it needs), groups of related keys, and the whole file.
     """
@@ -127,9 +127,12 @@ class Split:
     singles: tuple[KeySetting, ...]
     """The settings of single keys, from which `together` makes the settings of several keys."""
     kept: Mapping[str, str]
-    """The whole file: every key that changes something and that nginx accepts together with the others."""
+    """The whole file: every key that changes something and that nginx accepts together with the others.
+
+    Where the target runs the real controller, the keys that only the controller can put into effect are part of it.
+    """
     remarks: tuple[KeyNote, ...]
-    """Notes about everything that is not measured, or is measured otherwise than its text suggests."""
+    """Notes about everything that is not measured, or is measured otherwise than its text suggests, and about the file."""
     beside: tuple[str, ...] = ()
     """The objects that values of the file name, as JSON."""
     of_controller: tuple[str, ...] = ()
@@ -139,14 +142,15 @@ class Split:
     def notes(self) -> list[str]:
         """All notes as lines of text.
 
-        They are about keys that are not measured, and about keys that are measured otherwise than their text suggests.
+        They are about keys that are not measured, keys that are measured otherwise than their text suggests, and the file.
         """
         return [f"{key}: {text}" if key else text for _, key, text in self.remarks]
 
     def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
         """Return the settings with several keys: the whole file, and smaller groups of related keys.
 
-        If a key needs TLS, the whole file appears a second time, over TLS.
+        The whole file appears once for each root (a variant without a baseline) on which its keys are measured: a second time over TLS, for
+        example, if one of them needs TLS. A setting of which nothing can be read back is left out.
 
         Args:
             without: Keys to leave out.
@@ -193,7 +197,7 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
         elsewhere: Whether the target runs the real controller, instead of an nginx with the configuration that it would write.
 
     Raises:
-        UsageError: Nothing is left to measure; the remedy has all notes.
+        UsageError: Nothing is left to measure (the remedy has all notes), or it is the ConfigMap of F5's controller.
 
     """
     parts = sort_keys(place, given, elsewhere)
@@ -320,7 +324,7 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
         given: The settings in the file, with its other objects.
 
     Returns:
-        (new name as `namespace/name`, the object as JSON).
+        (new name as `namespace/name`, the object as JSON). Also None if `value` has no namespace.
 
     """
     content = given.beside.get((kind, value.rpartition("/")[2]))

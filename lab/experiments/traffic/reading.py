@@ -29,7 +29,7 @@ FORMATS = Path(__file__).with_name("formats.toml")
 BEGINNING = 2000
 """The lines of a log's beginning that decide which format it has."""
 LEAST_READ = 0.5
-"""The share of its lines that must be read of a log."""
+"""The share of a log's lines of which more must be read; otherwise the log is refused."""
 QUOTED_CHARACTERS = 60
 """The characters of a line that an error quotes."""
 NO_LINE = "no line of an access log in a known format"
@@ -40,7 +40,10 @@ _LATEST_S = 1e11
 
 
 class LogLine(NamedTuple):
-    """The values read from one line of an access log. The host is empty if the log's format has none."""
+    """The values read from one line of an access log. The host is in lower case, and empty if the line has none.
+
+    A line without a size has the size 0. The path has no query.
+    """
 
     time_s: float
     host: str
@@ -81,7 +84,7 @@ def read_log(place: str, content: bytes) -> AccessLog:
         content: The content of the file.
 
     Raises:
-        UsageError: The file is empty, or half of its lines or more are not in the format that fits it best.
+        UsageError: The file is empty, a damaged gzip file, or half of its lines or more are not in the format that fits it best.
 
     """
     try:

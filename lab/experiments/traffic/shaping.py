@@ -1,7 +1,8 @@
 """The mix of requests of an access log, and the sweep that loads with it.
 
 Hosts and paths become numbers by their frequency, the most frequent first. Where a path has many sizes, the frequent ones stay, and
-the others are divided into groups of neighbouring sizes, each of which has its mean. So the shares of paths and the bytes in all are exact.
+the others are divided into groups of neighbouring sizes, each of which has its mean in whole bytes. So the shares of the frequent paths are
+exact, and the bytes in all nearly so.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def make_sweep(traffic: Traffic, rate_rps: float | None) -> Sweep:
         rate_rps: The rate in requests per second; None: the rate of the log, or without a log that of the sweep's file.
 
     Raises:
-        UsageError: The log's rate is too low or too high for a load.
+        UsageError: The rate, of the log or given, is below 0.001 or above 1,000,000 requests per second.
 
     """
     _, sweep = load_sweep(SWEEP)

@@ -269,7 +269,7 @@ def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:
         manifests: The folder of the manifests.
 
     Raises:
-        UsageError: kustomize fails.
+        UsageError: There is no such variant, a file is faulty, or kustomize fails.
 
     """
     return kustomize.parse_objects(_render(load_overlay(name, manifests), manifests))
@@ -340,7 +340,7 @@ def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
         manifests: The folder of the manifests.
 
     Raises:
-        UsageError: The baselines form a circle, or a knob is listed twice.
+        UsageError: There is no such variant, the baselines form a circle, or a knob is listed twice.
 
     """
     overlays = [load_overlay(name, manifests)]
@@ -423,9 +423,9 @@ def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str]
 
 
 def _spread(objects: kustomize.Objects) -> kustomize.Objects:
-    """Return objects prepared for a mix of requests: with routes for several hosts, and three pods of the backend.
+    """Return objects prepared for a mix of requests: with routes for `MAX_ROUTES` hosts, and `ENDPOINTS` backend pods.
 
-    A number of pods other than 1, which a knob has set, is kept.
+    Objects without a route get none. A number of pods other than 1, which a knob has set, is kept.
     """
     several = [
         obj | {"spec": obj["spec"] | {"replicas": ENDPOINTS}}

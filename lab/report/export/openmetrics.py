@@ -148,7 +148,10 @@ def _make_gauge(family: Family, record: RunRecord, samples: Sequence[Sample]) ->
 
 
 def _yield_outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
-    """Yield a gauge for each outcome of a disruption that the samples have: `gap_s` becomes `lab_outcome_gap_seconds`."""
+    """Yield a gauge for each outcome of a disruption or of streams of events that the samples have.
+
+    Example: `gap_s` becomes `lab_outcome_gap_seconds`.
+    """
     for name in dict.fromkeys(name for sample in samples for name in sample.outcome):
         unit = {"_s": "seconds", "_bytes": "bytes"}.get((re.search(r"_(s|bytes)$", name) or [""])[0], "")
         stem = re.sub(r"\W", "_", re.sub(r"_(s|bytes)$", "", name), flags=re.ASCII)

@@ -58,7 +58,7 @@ SHOWN = ("rate", "p50", "p90", "p99", "errors", "cpu_per_request")
 MOST_NAMED = 3
 """The most variants that a sentence names; it counts the others."""
 LONG_NAME = 40
-"""The length of a variant's name from which a row of differences takes two lines."""
+"""The most characters of a variant's name with which a row counts as one line; with a longer name it counts as two."""
 MOST_LINES, LEAST_LINES = 22, 10
 """The most lines of both tables together in default output, and those kept for absolute values; `--all` shows every row.
 
@@ -67,7 +67,7 @@ With heads, sentences and legend these make 40 lines.
 ALWAYS = ("requests", "failed", "gap_s")
 """The outcomes of a disruption that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
-"""The least ratio to the control run at which a number that every system has is shown."""
+"""The ratio above which a number that every system has is shown: to the control run, or to the time before the disruption."""
 
 
 def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, every: bool = True) -> list[Part]:
@@ -76,8 +76,10 @@ def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, ev
     Args:
         summary: The summary of the run's steady loads, or of its disrupted ones.
         elsewhere: The command that shows all rows and notes. If it is given, a terminal prints it instead of many notes.
-        absolute: Whether to show the absolute values of variants with an inconclusive difference, too.
-        every: True: every row is shown. False: both tables together have at most `MOST_LINES` lines, and of disruptions only the most important outcomes.
+        absolute: Whether to show absolute values in all metrics, and of variants with an inconclusive difference, too. The table of
+            absolute values then has any number of lines.
+        every: True: every row is shown. False: both tables together have at most `MOST_LINES` lines (unless `absolute`), and of
+            disruptions only the most important outcomes are shown, without control runs.
 
     """
     notes = Notes(after=tuple(Text(note, style="dim") for note in summary.notes), blank=True, elsewhere=elsewhere)
@@ -107,7 +109,8 @@ def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, ev
 def _make_differences(summary: Summary, most: int | None) -> list[Part]:
     """Return the table of differences between each arm (variant of the run) and its baseline.
 
-    It has a row for the primary metric, and one for every other metric that clearly differs.
+    It has a row for the primary metric, and one for every other metric that clearly differs. A variant that is not steady at a load, or
+    cannot be measured, has a single row with the reason.
 
     Args:
         summary: The summary of the run's steady loads.
@@ -138,8 +141,8 @@ def _make_differences(summary: Summary, most: int | None) -> list[Part]:
 def _rank(row: SummaryRow, effect: Effect) -> int:
     """Return the rank of an effect's row, by which a long table is shortened: rows of the highest rank are left out first.
 
-    An effect that is not in the primary metric has rank 3, an A/A comparison (the baseline with itself) without surprise 2. An inconclusive
-    or equivalent effect has rank 1, and anything else 0.
+    An effect that is not in the primary metric has rank 3. An A/A comparison (the baseline with itself) has rank 2 if its interval
+    includes 0, otherwise 0. Any other effect has rank 0 if it is better or worse, otherwise 1.
     """
     if not effect.primary:
         return 3
@@ -158,7 +161,7 @@ def _make_short_grid(
     """Return a table of limited length, and a sentence with the number of rows that were left out, if any.
 
     Rows of the highest rank are left out first, the last one of them before the others. At least one row stays. The table's head and the
-    sentence do not count as lines; a heading of a group counts as two.
+    sentence do not count as lines; a heading of a group counts as two. The result is empty if there are no rows.
 
     Args:
         columns: The columns.
@@ -182,7 +185,11 @@ def _make_short_grid(
 
 
 def _count_lines(rows: Sequence[grid.TableRow]) -> int:
-    """Return how many lines rows and the headings of their groups take; with a long name every row takes two."""
+    """Return how many lines rows and the headings of their groups take, with two lines for each heading.
+
+    A row takes one line. If any row has a long name (`LONG_NAME`), every row takes two. Free rows (those that do not use the table's
+    columns) always take one line, and their names do not matter.
+    """
     double = any(len(row.cells[0].text) > LONG_NAME and not row.free for row in rows)
     return 2 * len({row.under for row in rows}) + sum(2 if double and not row.free else 1 for row in rows)
 
@@ -406,12 +413,13 @@ def _format_slowdown(estimate: stats.Estimate | None) -> TableCell:
 def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> list[str]:
     """Return the metrics that get a line in the table of a disrupted load point.
 
-    These are the primary metrics, those that are always shown, and those that the disruption changed. A control run has a fixed selection.
+    These are the primary metrics and, with `every`, those that are always shown and those that the disruption changed. Without `every` they
+    are the primary metrics, those of `ALWAYS`, and those that differ from the baseline. A control run has a fixed selection.
 
     Args:
         summary: The summary of the run's disrupted loads.
         rows: The rows of the load point, one for each arm (variant of the run).
-        every: Whether to show further metrics, too, unless the disruption left them unchanged.
+        every: Whether to show all metrics that the disruption changed, instead of the most important ones.
 
     """
     present = [metric for metric in DIFFERENCES if any(metric in row.cell.values for row in rows)]
@@ -447,9 +455,11 @@ def _has_moved(value: float | None, control: float | None) -> bool:
 
 
 def _format_level(row: SummaryRow, metric: str) -> TableCell:
-    """Return the cell of a metric of one arm (variant of the run): `2.0 s [1.9, 2.1] (2 –)`.
+    """Return the cell of a metric of one arm (variant of the run), without the unit: `2.0 [1.9, 2.1] (2 –)`.
 
-    The interval is left out if all blocks (repetitions) have one value. The number in brackets counts the blocks without a value.
+    The interval is left out if both ends are printed like the value. The number in brackets counts the blocks (repetitions) without a
+    value. With too few blocks for an interval, the cell has the range of their values. If no block has a value, it is `–`, or empty for
+    a metric that was not measured.
     """
     values, level = row.cell.values.get(metric), row.cell.level(metric)
     if values is None or level is None:

@@ -169,7 +169,8 @@ def _quote(text: str) -> str:
 def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle by which the lab makes lighttpd load a changed configuration: a graceful restart.
 
-    The restart happens in the same process, after the requests in flight have ended.
+    The restart happens in the same process, after the requests in flight have ended. But lighttpd 1.4.64 and later cuts
+    those that take longer than 8 s, its default of `server.graceful-shutdown-timeout`.
     """
 
     def served(files: Mapping[str, str]) -> bool:

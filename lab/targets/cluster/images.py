@@ -2,8 +2,9 @@
 
 `manifests/images/images.yaml` pins the references; LAB_IMAGES names a file of `short name: reference` lines that choose
 others. In a nix shell the flake builds the generators' image (`.#loadgen`). Elsewhere Docker builds it, from
-`lab/targets/provision/images/Dockerfile` and the k6 that scripts/shell has built. Other contents get another tag, so an
-old image is never taken for a new one. Unknown short names are refused; registries decide whether an image exists.
+`lab/targets/provision/images/Dockerfile` and the generators in .cache/bin (k6 may also be on PATH). Other contents get
+another tag, so an old image is never taken for a new one. Unknown short names are refused; registries decide whether an
+image exists.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Images:
 
     Attributes:
         pinned: Short name → reference that `images.yaml` pins, for every image.
-        chosen: Short name → reference that replaces the pinned one, for those images that the user has replaced.
+        chosen: Short name → reference that replaces the pinned one. It has the images that the user has replaced;
+            `load_images` adds the generators' image.
 
     """
 
@@ -58,14 +60,16 @@ class Images:
     def resolve(self, reference: str) -> str:
         """Return the reference that replaces an image reference in a manifest.
 
-        If `images.yaml` pins the reference and the user has chosen another one for this image, that is returned.
-        Otherwise the reference is returned unchanged.
+        If `images.yaml` pins the reference and `chosen` has another one for this image, that is returned. Otherwise the
+        reference is returned unchanged.
         """
         return next((self.named(short) for short, full in self.pinned.items() if full == reference), reference)
 
 
 def load_images() -> Images:
     """Return the references of all images, with the tag that the generators' image has when this checkout builds it.
+
+    If the user has chosen a reference for the generators' image, that one is kept.
 
     Raises:
         UsageError: The file that LAB_IMAGES names is wrong (see `read_images`).
@@ -142,9 +146,10 @@ def _read_documents() -> list[dict[str, Any]]:
 
 @cache
 def loadgen_tag(base: str) -> str:
-    """Return the tag of the image with the load generators, which changes when anything in the image changes.
+    """Return the tag of the image with the load generators, which changes when what the image is built from changes.
 
-    The tag is a hash of everything from which the image is built.
+    The tag is a hash of `base`, the Dockerfile and the generators' programs. In a nix shell it is a hash of flake.lock
+    and flake.nix.
 
     Args:
         base: The reference of the Debian image on which it is built; a nix build ignores it.
@@ -169,7 +174,7 @@ def build_loadgen(reference: str, base: str) -> None:
         base: The reference of the Debian image on which it is built; a nix build ignores it.
 
     Raises:
-        UsageError: The build fails; the error contains the builder's last line.
+        UsageError: The build fails (the error contains the builder's last line), or, without nix, there is no k6.
 
     """
     if not _in_nix():
@@ -210,6 +215,9 @@ def build_program(short: str, program: Path, reference: str, base: str) -> None:
         reference: The reference that the image gets.
         base: The reference of the image on which it is built.
 
+    Raises:
+        UsageError: The build fails; the error contains the builder's last line.
+
     """
     _build_image(short, reference, base, (PROGRAM_DOCKERFILE, program), ["--build-arg", f"PROGRAM={program.name}"])
 
@@ -244,9 +252,9 @@ def _in_nix() -> bool:
 
 
 def _find_programs() -> dict[str, Path]:
-    """Return name → path of the load generators that scripts/shell has built.
+    """Return name → path for each of the load generators `k6`, `oha` and `wrk2` whose program lies in .cache/bin.
 
-    A missing k6 is taken from PATH.
+    If k6 is not there, it is taken from PATH. A generator that is found nowhere is left out.
     """
     # What Debian does not have; only k6 is required.
     programs = {name: path for name in ("k6", "oha", "wrk2") if (path := ROOT / ".cache" / "bin" / name).is_file()}

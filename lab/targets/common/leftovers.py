@@ -48,7 +48,8 @@ class Sockets:
 
     Attributes:
         time_wait: Destination (`address:port`) → number of sockets in the state TIME_WAIT with an ephemeral local
-            port. If there are fewer than DETAIL_FROM in all, they are counted under the single key ANYWHERE.
+            port. If there are fewer than DETAIL_FROM in all, they are counted under the single key ANYWHERE, whatever
+            their local port. Empty if there are none.
         ports: The number of ephemeral local ports, which outgoing connections from this namespace can use.
         connections: The number of connections that are not closed yet, of servers and clients.
         queued: The number of connections that wait to be accepted, over all listening sockets.
@@ -193,7 +194,8 @@ class OrdinaryProcessCount:
     def beyond(self, count: int, ending: int) -> int:
         """Return how many of the proxy's processes are old workers, which have outlived a reload.
 
-        The first call stores the ordinary number of processes. Later calls count the processes in excess of it.
+        The first call stores the ordinary number of processes, which is `count` without those that are shutting down.
+        The result is the number of processes in excess of the ordinary number, but never less than `ending`.
 
         Args:
             count: The number of the proxy's processes now.
@@ -258,9 +260,10 @@ class ContainerState:
 
     Attributes:
         sockets: The sockets of the container's network namespace.
-        processes: The number of processes in the container.
-        ending: The number of processes whose title shows that they are shutting down.
-        memory_bytes: The sum of the processes' resident memory, in bytes.
+        processes: The number of processes in the container. The shell that runs `SCRIPT` and its child processes do not
+            count, nor do programs that a proxy system starts for a moment only.
+        ending: The number of these processes whose title shows that they are shutting down.
+        memory_bytes: The sum of these processes' resident memory, in bytes.
 
     """
 

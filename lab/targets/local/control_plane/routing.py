@@ -375,7 +375,8 @@ class ProxyFollower(threading.Thread):
         self.load_s: float | None = None
         """The seconds from the proxy's last start or reload until the proxy served.
 
-        None while the proxy does not serve, or if the beginning of its loading was not seen.
+        None until the proxy serves after its start, or if the beginning of its loading was not seen. During a reload it is
+        still the number of the loading before.
         """
         self.fault: LabError | None = None
 
@@ -438,10 +439,11 @@ class ProxyFollower(threading.Thread):
             self._last = before  # nothing was new, so no reload took place
 
     def _wait_until_serving(self, loading: Loading) -> bool:
-        """Wait until the proxy serves a configuration that it is loading.
+        """Wait until the proxy serves a configuration that it is loading, and store in `load_s` how long the loading took.
 
         Returns:
-            True if it serves; False if the container ended, or the thread was ordered to end, before.
+            True if it serves. False if, before, the container ended or was started again, or the proxy was no longer to
+            be followed (`over` is set).
 
         """
         while not self.control.serving(loading):
