@@ -111,6 +111,9 @@ class RunResult:
         if boots := describe_boot(self.run):
             yield make_sentence(boots, "dim")
         yield make_sentence(describe_programs(self.run), "dim")
+        variants = [arm for arm in record.arms if arm.role == "variant"]
+        for arm in variants if len(variants) <= MOST_NAMED else ():
+            yield make_sentence(f"{arm.name}: {record.variants[arm.variant].title}", "dim")
         snippets: list[Part] = []
         for number, summary in enumerate(self.told):
             for place, (line, verdicts) in enumerate(conclude_run(summary, record)):
@@ -163,4 +166,4 @@ def describe_programs(run: RunStore) -> str:
         else f"{program} ({', '.join(arms) if len(arms) <= MOST_NAMED else f'{len(arms)} variants'})"
         for program, arms in programs.items()
     )
-    return f"{run.record.target}: {'; '.join(named) or 'which programs ran is not recorded'}"
+    return f"on {run.record.target}: {'; '.join(named) or 'which programs ran is not recorded'}"

@@ -126,7 +126,7 @@ def _render_part(part: Part, numbers: Mapping[str, int], limit: int | None) -> l
         lines = [*part.before, *(Text(note, style="dim") for note in list_footnotes(numbers)), *part.after]
         if not part.elsewhere or len(lines) <= FEW_NOTES:
             return lines
-        count = f"{len(lines)} notes, what the numbers in the table mean among them"
+        count = f"{len(lines)} notes{', among them ¹ and the other marks in the table' * bool(numbers)}"
         return [Text(f"{count}: {part.elsewhere}", style="dim")]
     if isinstance(part.narrow, Panels):
         return _lay_out_panels(part, part.narrow.titles, numbers, limit)

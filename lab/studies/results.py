@@ -34,7 +34,7 @@ NOTE_OTHER_MACHINES = "published numbers are of other machines: compare patterns
 """The note below a table with published numbers."""
 MEASURED = (
     "measured: geometric means of the blocks with their 95 % interval, percentiles of all requests, as above;"
-    " 19–24: the smallest and the largest of fewer than six blocks; 370|59,000: blocks in two clusters"
+    " a–b: the smallest and the largest of fewer than six blocks; a|b: blocks in two clusters"
 )
 """The note below every table: how measured values are written."""
 SCALES = {"req/s": 1.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}

@@ -30,11 +30,11 @@ from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.rate_costs import compute_rate_costs, format_cost
 from lab.model.metrics import find_metric
-from lab.model.names import BRING_UP_S
+from lab.model.names import BRING_UP_S, OUTPUT_WIDTH
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
 from lab.stats.power import compute_mde, count_blocks_to_detect
-from lab.stats.units import format_blocks, format_duration, format_rate
+from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds
 from lab.systems.table import SYSTEMS
 
 MOST_VERDICTS, MOST_LOADS = 3, 3
@@ -51,6 +51,8 @@ LIMITS = {
     "waiting": "no CPU: it waited for something else",
 }
 """What limited a closed loop (`lab.model.bottleneck`), in words; of several limits at one load the first is named."""
+LEAST_DELAY_S = 1e-3
+"""The p99 delay of an event, without a proxy, up to which backend and client are said to hold so many streams."""
 FIRST_STEP = "just bench keepalive"
 """The command that a run without a variant recommends."""
 
@@ -72,6 +74,7 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
     yield from _list_verdicts(summary, run_verdicts)
     if not summary.rows:
         return
+    yield from ((line, ()) for line in _describe_direct_streams(summary))
     yield describe_noise(summary), ()
     if not run_verdicts and (resolution := _describe_resolution(summary)):
         yield f"{resolution}; next: {FIRST_STEP}", ()
@@ -86,6 +89,27 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         )
     if more := _suggest_blocks(summary, record):
         yield more, ()
+
+
+def _describe_direct_streams(summary: Summary) -> Iterator[str]:
+    """Yield how exact delays of events are, and how many streams of events backend and client hold, in a run without a proxy."""
+    if any(row.arm.variant != "direct" for row in summary.rows):
+        return
+    known: dict[float, list[float]] = {}
+    held: dict[int, list[float]] = {}
+    for row in summary.rows:
+        delays = [row.cell.values.get(name) or {} for name in ("delay_p50_s", "delay_p99_s")]
+        middle_s, high_s = ([value for value in values.values() if value is not None] for values in delays)
+        if row.point.held_s:
+            known.setdefault(row.point.held_s, []).extend(middle_s)
+        elif high_s:
+            held.setdefault(row.point.connections * row.point.streams, []).extend(high_s)
+    if seen := [f"{format_seconds(held_s)} as {format_seconds(max(values))}" for held_s, values in known.items() if values]:
+        yield f"an event that the backend holds for a known time is seen late by it, at the median: {', '.join(seen)}"
+    if enough := {count: max(values) for count, values in held.items() if max(values) < LEAST_DELAY_S}:
+        most = max(enough)
+        late = format_seconds(enough[most])
+        yield f"backend and client hold {most:,} streams at once: p99 delay of an event {late}, below {format_seconds(LEAST_DELAY_S)}"
 
 
 def _has_controller(verdict: Verdict, record: RunRecord) -> bool:
@@ -117,7 +141,15 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
         if alike := tuple(verdict for verdict in run_verdicts if verdict.kind == kind):
             actions = {verdict.do for verdict in alike}
             head = ", ".join(filter(None, (word, actions.pop() if len(actions) == 1 else "")))
-            yield f"{head}: {', '.join(verdict.arm for verdict in alike)}", alike
+            yield _list_names(head, [verdict.arm for verdict in alike]), alike
+
+
+def _list_names(head: str, names: Sequence[str]) -> str:
+    """Return a line such as `worse, do not apply it: tls, proxy-cache, and 3 more`, with as many names as fit; at least one."""
+    count = len(names)
+    while count > 1 and len(f"{head}: {', '.join(names[:count])}, and {len(names)} more") > OUTPUT_WIDTH:
+        count -= 1
+    return f"{head}: {', '.join(names[:count])}" + f", and {len(names) - count} more" * (count < len(names))
 
 
 def describe_noise(summary: Summary) -> str:

@@ -34,7 +34,7 @@ LIMIT_NOTES = {
     "waiting": "no CPU was full: what it waited for was the limit",
 }
 """Limit → the note of a closed-loop row in which every sample had it."""
-FEW_BLOCKS = f"19–24: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
+FEW_BLOCKS = f"a–b: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
 LEAST_SAMPLES = 4
 """The least number of valid samples of an arm at a load for its numbers to stand without a note in a migration."""
 BEYOND_P = 0.05

@@ -26,7 +26,6 @@ from lab.analysis.explain.run import PAIRS_MISS, explain_inconclusive, format_in
 from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import (
-    CONTRADICTION_SHARE,
     Summary,
     SummaryRow,
     choose_slowdown_percentile,
@@ -64,8 +63,10 @@ MOST_LINES, LEAST_LINES = 22, 10
 
 With heads, sentences and legend these make 40 lines.
 """
-ALWAYS = ("requests", "failed", "gap_s")
-"""The outcomes of a disruption that default output has, besides the primary metric and what differs."""
+PASSED = "passed"
+"""The decision about a noise check whose interval includes 0; `failed` where it does not."""
+ALWAYS = ("requests", "failed", "gap_s", "cut", "first_event_s", "delay_p50_s", "delay_p99_s", "coalesced_share")
+"""The outcomes of a disruption or of streams of events that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
 """The ratio above which a number that every system has is shown: to the control run, or to the time before the disruption."""
 
@@ -147,7 +148,7 @@ def _rank(row: SummaryRow, effect: Effect) -> int:
     if not effect.primary:
         return 3
     if row.arm.role == "again":
-        return 2 if _name_decision(effect) == "noise" else 0
+        return 2 if _name_decision(effect) == PASSED else 0
     return 0 if effect.decision.resolved else 1
 
 
@@ -220,7 +221,7 @@ def _name_decision(effect: Effect) -> str:
         interval = effect.estimate.interval if effect.estimate else None
         if interval is None:
             return Decision.NO_INTERVAL.value
-        return "noise" if interval[0] <= 0 <= interval[1] else "more than noise"
+        return PASSED if interval[0] <= 0 <= interval[1] else "failed"
     if effect.estimate is None and effect.beside is not None:
         return "as a pair, which decides nothing here"
     decision = effect.decision.value
@@ -267,13 +268,12 @@ def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Par
     if gaps := [gap for row in summary.rows for gap in compute_misleading_gaps(row).values()]:
         worst = max(100 * abs(expm1(gap)) for gap in gaps)
         sentence += (
-            f" Ratios of rows leave the interval of the difference by more than {100 * CONTRADICTION_SHARE:.0f} % here,"
-            f" and are off by up to {worst:.0f} %."
+            f" Comparing them would be wrong by up to {worst:.0f} % here."
         )
     if hidden:
         arms = list(dict.fromkeys(arm for arm, _ in sorted(hidden)))
         named = ", ".join(arms) if len(arms) <= MOST_NAMED else f"{len(arms)} variants"
-        sentence += f" Without {named} where the difference is inconclusive (--absolute shows them)."
+        sentence += f" Rows whose difference is inconclusive are left out ({named}): --absolute."
     fold = Fold((0,), tuple(range(1, len(columns))), indent=2)
     return [make_sentence(sentence, "dim", blank=True), *_make_short_grid(columns, rows, fold, most, blank=False)]
 
@@ -294,7 +294,7 @@ def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | Tab
         if name == "errors":
             lost, invalid = sum(cell.errors.values()), sum(cell.errors_invalid.values())
             text = f"{lost:,}" + (f" (+{invalid:,})" if invalid else "")
-            missing = "" if cell.valid_blocks or lost or invalid else "not steady" if row.unsteady else "not alone"
+            missing = "" if cell.valid_blocks or lost or invalid else "not steady" if row.unsteady else "no solo sample"
             yield TableCell(missing or text, "red" if lost else "")
         elif name == "cpu_per_request" and cell.cpu_of == "backend":
             yield ""
@@ -324,19 +324,23 @@ def _make_legend(summary: Summary) -> list[Part]:
             f"inconclusive  anything else{', also within the margin where pairs may miss part of a cost' if pairs else ''}"
         )
     if any(row.arm.role == "again" for row in summary.rows):
+        others = any(effect.marked and not effect.primary for row in summary.rows for effect in row.effects)
         lines.append(
-            "noise check   the baseline against itself; (better), (worse): another metric differs, which is not claimed"
+            f"noise check   the baseline against itself{'; (better), (worse): another metric differs, which is not claimed' * others}"
         )
     values = [
         value for row in summary.rows for name in SHOWN if METRICS[name].ratio and (value := row.cell.absolute(name))
     ]
     kinds = {
-        f"19–24: smallest to largest of fewer than {stats.MIN_BLOCKS} blocks": any(
+        f"a–b: smallest and largest of fewer than {stats.MIN_BLOCKS} blocks": any(
             v.value is None and not v.clusters for v in values
         ),
-        "370|59,000: two clusters": any(v.clusters for v in values),
+        "a|b: two clusters": any(v.clusters for v in values),
         f"few: under {LEAST_BEYOND} requests lie beyond it": any(
-            row.cell.valid_blocks and row.cell.shown(name) is None for row in summary.rows for name in QUANTILES
+            row.cell.valid_blocks and row.cell.shown(name) is None
+            for row in summary.rows
+            for name in QUANTILES
+            if name in SHOWN
         ),
     }
     if told := [text for text, applies in kinds.items() if applies]:

@@ -158,7 +158,7 @@ def test_notes_count_from_one_after_each_notes_part() -> None:
         for count in (5, 6)
     )
     assert len(_lines(few)) == 5
-    assert _lines(many) == ["6 notes, what the numbers in the table mean among them: just table R --notes"]
+    assert _lines(many) == ["6 notes: just table R --notes"]
     assert render_markdown([many]).count("- note") == 6
 
 
