@@ -134,7 +134,7 @@ def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_arm(name: str) -> str:
-    """Return the present name of an arm (a variant in a run) of a stored run.
+    """Return the current name of an arm of a stored run (a variant in it), whose variant may have been renamed since.
 
     A suffix that distinguishes repeated measurements of one variant, `-again` or `-null-1`, is kept.
     """
