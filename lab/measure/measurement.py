@@ -343,8 +343,8 @@ class SampleRun:
     def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> BegunSample | Measurement:
         """Do everything that comes before the load: prepare, check the settings, and send the canary (a checked request).
 
-        Only a running system shows whether the generator can make the load: how many hosts there are, and where TLS
-        ends.
+        Whether the generator can make the load is checked here, too. It depends on the number of hosts and on where TLS
+        ends, which only a running system shows.
 
         Args:
             regime: The way to make and judge the load.

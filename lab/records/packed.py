@@ -324,7 +324,7 @@ class PackedForm:
         return self.folder / part
 
     def manifests_path(self, variant: str) -> Path:
-        """Return the path of the file that has the manifests of all variants; the argument makes no difference."""
+        """Return the path of the file with the manifests of a variant; a packed run has one file for all variants."""
         return self.folder / MANIFESTS
 
     def brought_up_path(self, kind: str, stem: str) -> Path:

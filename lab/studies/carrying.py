@@ -122,7 +122,10 @@ class TransferLine:
     why: Mapping[str, str]
 
     def seconds(self, target: str) -> Comparison:
-        """Compare the knob's effect in seconds on a target with that on `local`: `same`, `other` or `open`."""
+        """Compare the knob's effect in seconds on a target with that on `local`.
+
+        The result is `same` (equivalent), `other` (different) or `open` (inconclusive).
+        """
         on_target = self.shown[target]
         return _compare(
             on_target.seconds, self.shown[DEFAULT_TARGET].seconds, on_target.cost.level_s * EQUIVALENCE_MARGIN

@@ -242,7 +242,7 @@ def load_forms() -> list[dict[str, str]]:
 
 
 def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
-    """Return the first form of `forms.tsv` that a text has; None if it has none. A form is, for example, an encrypted file.
+    """Return the first form in the table `forms.tsv` that a text matches, such as an encrypted file; None if it matches none.
 
     Args:
         text: The text.

@@ -157,8 +157,8 @@ def judge_claim(
 def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
     """Combine the results of several runs into one verdict on a claim.
 
-    The answer is that of the runs that decide. It is inconclusive if these runs disagree, if no run decides, or if a run is damaged. The
-    run with the most blocks (repetitions) is reported first.
+    The answer is that of the runs that have an answer other than `inconclusive`. It is inconclusive if these runs disagree, if there is no
+    such run, or if a run is damaged. The run with the most blocks (repetitions) is reported first.
 
     Args:
         blank: The verdict without an answer.
