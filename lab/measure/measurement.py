@@ -194,7 +194,7 @@ class LoadStart:
     seen: dict[Moment, Leftovers] = field(default_factory=dict[Moment, Leftovers])
 
     def columns(self) -> dict[str, Any]:
-        """Return the fields of the sample about these states, as far as they are known: name → value."""
+        """Return the sample's fields about what earlier loads have left, as far as it is known: name of the field → value."""
         before: dict[Moment, Leftovers] = {"before": self.before} if self.before is not None else {}
         return {"leftovers": before | self.seen, "fresh_bring_ups": self.fresh_bring_ups}
 

@@ -356,8 +356,8 @@ def compute_allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
 
     It is 0.1 s, or three times p99 if that is longer, because slow answers leave gaps without any outage. Each of the
     three parts of the load ("before", "during" and "after") has a p99 latency; the smallest of them is used. A long gap
-    raises p99 only in its own part, so it cannot make itself allowed. With a p99 of fewer than two parts there is no
-    part without the gap for sure, and the result is 0.1 s.
+    raises p99 only in its own part, so it does not raise what is allowed. If fewer than two parts have a p99, there is
+    no other part to compare with, and the result is 0.1 s.
 
     Args:
         outcome: The outcomes of the control run: metric → number.

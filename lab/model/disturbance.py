@@ -356,7 +356,7 @@ def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str,
 
 
 def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
-    """Return an instance of the class that a table's `kind` names, such as `{"kind": "freeze", …}`.
+    """Return an instance of the class that a table's `kind` names, such as `{"kind": "outage", …}`.
 
     A value that is not a table is returned unchanged: pydantic accepts an instance, and reports anything else.
 

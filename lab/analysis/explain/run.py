@@ -264,9 +264,10 @@ def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
 
 
 def _lacks_solo_blocks(effect: Effect) -> bool:
-    """Return whether an effect has no decision because a concurrent pair must not decide it and solo samples are too few.
+    """Return whether an effect has no decision because there are too few solo samples, and its pair must not decide it.
 
-    A concurrent pair is two systems measured at once; a solo sample has the machine to itself.
+    A pair is two systems measured at once; a solo sample has the machine to itself. Between different systems, only solo
+    samples may decide.
     """
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 

@@ -240,5 +240,5 @@ def _describe_need(tested: Sequence[MeasuredTest]) -> str:
 
 
 def _join_reasons(tested: Sequence[MeasuredTest]) -> str:
-    """Return the reasons of all tests that have a value, joined by semicolons and each once."""
+    """Return the reasons of all tests that have a value, joined by semicolons, without repetitions."""
     return "; ".join(dict.fromkeys(part.why for part in tested if part.why and part.value is not None))
