@@ -49,7 +49,7 @@ class Routes(Protocol):
 
     @property
     def note(self) -> str:
-        """A note for the record of samples: how the way of changes to the proxy differs from that in a cluster.
+        """A note for the record of samples on how changes reach the proxy here, if they reach it otherwise than in a cluster.
 
         It is empty if there is no difference.
         """
