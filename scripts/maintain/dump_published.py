@@ -340,7 +340,7 @@ def prepare_environment(code: Path) -> None:
     """Prepare the environment that worker processes inherit: which code they import, which data they read, and the terminal.
 
     Args:
-        code: The folder of the checkout whose code they import. The runs of data/reference, and the folders beside it that are found
+        code: The folder of the checkout whose code they import. The runs of data/reference, and the folders next to it that are found
             through it (levels, trials), are those of this checkout. data/published and data/settings.json are those of `code`.
 
     """
