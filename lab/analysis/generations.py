@@ -120,8 +120,8 @@ def choose_generations(
     A worker generation is the worker processes between two reloads; a block is one repetition. The generations follow
     from the known variance components of the systems, and the blocks follow from the generations.
 
-    If the user named a number of blocks, that number stays, with the generations that would go with the sweep's own
-    number. If the user named an effect, the caller decides about the blocks.
+    If the user named a number of blocks, that number stays. The generations are then those that fit the sweep's own
+    number of blocks. If the user named an effect, the caller decides about the blocks.
 
     All pairs of a run have equally many generations at a point. So if a reload makes no new workers for one variant of
     a pair, no pair has several generations.

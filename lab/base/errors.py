@@ -53,9 +53,10 @@ class NotMeasurableError(UsageError):
 
 
 class MeasuringError(LabError):
-    """The error for a failure after measuring had begun.
+    """The error for a failure in measuring, or for stored samples (single measurements) that do not fit together.
 
-    The command ends with exit status 1. The samples (single measurements) recorded until then are kept.
+    If a system fails in a run, its samples become invalid and the run goes on. Otherwise the command ends with exit
+    status 1; the samples that were recorded until then are kept.
     """
 
     exit_status = 1

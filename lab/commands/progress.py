@@ -131,9 +131,10 @@ class RunTerminal(LineObserver):
         self._count(slot, sample, last)
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Count the measurement of a pair (two variants at once) as done, and print the reason if a sample is invalid.
+        """Count the measurement of a pair (two variants at once), and print the reason if a sample is invalid.
 
-        From a valid pair the difference in CPU time per request is added to the effects so far.
+        The measurement counts as done if it is not repeated. From a valid pair, the difference in CPU time per request
+        is added to the effects so far.
 
         Args:
             slot: The planned measurement.

@@ -43,6 +43,7 @@ def schemas() -> dict[str, Any]:
     """Return all JSON schemas of the lab, by the name of the schema's file without its ending.
 
     They describe what the lab reads (`annotations`, `sweep`), records (`run`, `sample`, …) and prints (`result`).
+    `histogram`, `usage` and `events` are no JSON schemas: they list the columns of Parquet files instead.
     """
     return {
         "annotations": annotation_schema(),

@@ -22,16 +22,18 @@ TRAFFIC = "traffic"
 
 @contextmanager
 def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None) -> Iterator[Sweep | None]:
-    """Yield the sweep (list of loads) with the mix of requests that `--traffic` names; None if the option is not given.
+    """Yield the sweep (list of loads) whose requests are mixed as in the access log `--traffic`; None without this option.
 
-    Inside the `with` block, child processes get the mix, because they could not read standard input again.
+    `--traffic` names a file with the log, `-` for standard input, or a run whose mix of requests is used again. Inside
+    the `with` block, child processes get the mix, because they could not read standard input again.
 
     Args:
         options: The parsed options.
-        own_sweep: The default of the verb's `--sweep`. Another sweep does not go with `--traffic`.
+        own_sweep: The verb's default sweep; `--traffic` is refused if `--sweep` names any other.
 
     Raises:
-        UsageError: The file is not an access log, or another option does not go with `--traffic`.
+        UsageError: The file is not an access log, the run has no mix of requests, or another option does not go with
+            `--traffic`.
 
     """
     if options.traffic is None:

@@ -12,14 +12,17 @@ from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
 
 class Outage(Disturbance):
-    """The disruption by stopping the processes of the only proxy pod for a given time."""
+    """The disruption by freezing the processes of the only proxy pod for a given time (SIGSTOP, then SIGCONT).
+
+    The processes are not ended, so they keep their connections.
+    """
 
     kind: Literal["outage"] = "outage"
     for_s: float = Field(default=2.0, ge=0.1, le=600, description="how long the proxy's processes are stopped")
 
     @property
     def acts_s(self) -> float:
-        """The seconds during which the proxy's processes are stopped."""
+        """The seconds during which the proxy's processes are frozen."""
         return self.for_s
 
     def vet(self, manifests: Manifests) -> None:

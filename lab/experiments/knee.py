@@ -164,11 +164,11 @@ def _build_point(
 def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
     """Return the load generator for the trials of a search: the one that the load point names, or a substitute if that is not installed.
 
-    The load point may be longer or faster than the substitute needs, because wrk2 needs at least 30 s and one request per second and
-    connection. A substitute is chosen without these two minimums.
+    A substitute is chosen as if the load were long and fast enough, because wrk2 needs at least 30 s and one request per second and
+    connection. If the load does not reach these two minimums, the error names them, and not a missing generator.
 
     Raises:
-        UsageError: The generator refuses the load.
+        UsageError: The generator refuses the load, or neither it nor a substitute is installed.
 
     """
     if target.installed(generators.get_generator(point.generator)) is not None:

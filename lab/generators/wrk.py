@@ -379,7 +379,7 @@ def remove_corrections(table: npt.NDArray[np.int64], answered: int, interval_us:
 
 
 def list_wrk_rules(name: str, load: GeneratorLoad) -> tuple[tuple[bool, str], ...]:
-    """Return the rules that a load must keep for wrk and for wrk2, as pairs (whether the rule is broken, message).
+    """Return the rules that a load must keep for wrk and for wrk2, as pairs (True if the load breaks the rule, message).
 
     Both programs need a duration in whole seconds, and an equal number of connections in each thread. The rules of
     `common_refusal` (for all generators) are not among them.

@@ -45,8 +45,8 @@ class Canary:
         head_bytes: The size of the status line and the headers.
         chunked: Whether the body was sent in chunks.
         tls: Facts about the TLS connection (`TLS_FACTS`), name → value; None without TLS.
-        refusal: Why there was no answer, or one with a wrong status. It is no fault of a sample whose load examines
-            errors.
+        refusal: Why there was no answer, or one with a wrong status. Before the load, it always makes the sample
+            unmeasured. After the load, it is no fault of a sample whose load examines errors.
         fault: Why the answer's bytes are wrong; this is always a fault of the sample.
 
     """

@@ -79,7 +79,7 @@ class Observer(Protocol):
 
         Args:
             slot: The planned measurement.
-            took_s: The seconds that the start took.
+            took_s: The seconds that the start took; for a pair, half of the time that both sides took together.
             readings: The results of the read-backs (checks of the running system's settings).
 
         """

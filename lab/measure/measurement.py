@@ -194,7 +194,7 @@ class LoadStart:
     seen: dict[Moment, Leftovers] = field(default_factory=dict[Moment, Leftovers])
 
     def columns(self) -> dict[str, Any]:
-        """Return the fields of the sample about these states, as far as they are known: name → value."""
+        """Return the sample's fields about what earlier loads have left, as far as it is known: name of the field → value."""
         before: dict[Moment, Leftovers] = {"before": self.before} if self.before is not None else {}
         return {"leftovers": before | self.seen, "fresh_bring_ups": self.fresh_bring_ups}
 
@@ -343,8 +343,8 @@ class SampleRun:
     def begin(self, regime: Regime, attempt: int, lasting: ExitStack) -> BegunSample | Measurement:
         """Do everything that comes before the load: prepare, check the settings, and send the canary (a checked request).
 
-        Only a running system shows whether the generator can make the load: how many hosts there are, and where TLS
-        ends.
+        Whether the generator can make the load is checked here, too. It depends on the number of hosts and on where TLS
+        ends, which only a running system shows.
 
         Args:
             regime: The way to make and judge the load.

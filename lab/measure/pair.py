@@ -154,9 +154,9 @@ class SliceSwitching:
         return ended
 
     def own_s(self, side: int) -> float:
-        """Return the seconds for which a side's generator made its load, summed over its slices.
+        """Return the seconds for which a side's generator made its load, summed over its time slices.
 
-        The time counts from its first slice, for as long as the load was planned.
+        Only slices within the planned duration of the load count, from the beginning of the side's first slice.
 
         Args:
             side: The index of the side: 0 = left, 1 = right.
@@ -209,7 +209,7 @@ class PairRun:
 
     @property
     def layout(self) -> Layout:
-        """The planned layout of the pair: which variant has which side, which side starts first, and which one runs first."""
+        """The planned layout of the pair: the variant on each side, the side that starts first, and the order of time slices."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:

@@ -354,9 +354,10 @@ def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
 def compute_allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
     """Return for how many seconds good answers may be missing in a control run (a load without the disruption).
 
-    It is 0.1 s, or three times p99 if that is longer, because slow answers leave gaps without any outage. p99 is that
-    of the calmest part of the load ("before", "during" or "after"). If p99 covered the whole load, a long gap would
-    raise it and so be allowed. If fewer than two parts have a p99, the result is 0.1 s.
+    It is 0.1 s, or three times p99 if that is longer, because slow answers leave gaps without any outage. Each of the
+    three parts of the load ("before", "during" and "after") has a p99 latency; the smallest of them is used. A long gap
+    raises p99 only in its own part, so it does not raise what is allowed. If fewer than two parts have a p99, there is
+    no other part to compare with, and the result is 0.1 s.
 
     Args:
         outcome: The outcomes of the control run: metric → number.

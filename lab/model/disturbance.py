@@ -228,8 +228,8 @@ class Disturbance(Record, strict=True):
         """The time during which the disruption itself acts, in seconds from its beginning, without the system's recovery.
 
         The latencies "during" the disruption are those of this time, unless the log has the event End. That event is
-        missing in control runs (the load without the disruption), and for kinds that have nothing to undo. A momentary
-        disruption, such as a killed pod, counts as acting until the system has recovered.
+        missing in control runs (the load without the disruption), and for the kind `new-route`. A momentary disruption,
+        such as a killed pod, counts as acting until the system should have recovered (a setting of the disruption).
         """
         raise NotImplementedError
 
@@ -269,12 +269,13 @@ class Disturbance(Record, strict=True):
     def disturb(self, context: DisturbanceContext) -> None:
         """Disrupt the system, in a thread during the load; in control runs (without disruption) it is not called.
 
-        It first waits until `at_s` seconds after the load's beginning. It logs the event Begin before it changes
-        anything. It logs the event End when all changes are undone, and only then waits for the system's recovery. If
-        the load ends first, `context.wait` raises LoadEndedError.
+        The caller calls it `at_s` seconds after the load's beginning. It logs the event Begin before it changes
+        anything. If it undoes its changes, it logs the event End as soon as they are undone. Otherwise it logs End when
+        the system should have recovered; only the kind `new-route` logs no End.
 
         Raises:
             MeasuringError: The disruption could not be carried out.
+            LoadEndedError: The load ended first; `context.wait` raises this error.
 
         """
         raise NotImplementedError
@@ -355,7 +356,7 @@ def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str,
 
 
 def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
-    """Return an instance of the class that a table's `kind` names, such as `{"kind": "freeze", …}`.
+    """Return an instance of the class that a table's `kind` names, such as `{"kind": "outage", …}`.
 
     A value that is not a table is returned unchanged: pydantic accepts an instance, and reports anything else.
 

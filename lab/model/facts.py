@@ -35,7 +35,7 @@ def select_lasting(facts: Mapping[str, str]) -> dict[str, str]:
     """Return the facts of a machine that stay equal over reboots, such as the CPU's name and the kernel's version.
 
     Facts that change with a boot or from moment to moment (`boot_id`, `cpu_mhz`) are left out. Two runs were on one
-    machine only if all lasting facts are equal.
+    machine only if all lasting facts that both recorded are equal (`list_differences`).
 
     Args:
         facts: The facts of a machine: name → value.

@@ -131,7 +131,9 @@ def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> Po
 
 
 def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> bool:
-    """Return whether, anywhere in the system, TIME_WAIT sockets take 5 % (`PORT_SHARE`) or more of the local ports.
+    """Return whether, anywhere in the system, TIME_WAIT sockets towards one destination take too many local ports.
+
+    Too many are 5 % (`PORT_SHARE`) or more of the local ports of the place (network namespace or pod) that they are in.
 
     Args:
         leftovers: The state of a system after earlier loads.

@@ -369,8 +369,8 @@ def _draw_pair_orders(
 ) -> dict[int, tuple[str, ...]]:
     """Draw a random order of load points for one pair in each of its blocks (repetitions).
 
-    A pair is two arms (variants in the run) that are measured at once. The solo measurements of its arm are taken into
-    account: over both, each point is the first one equally often.
+    A pair is two arms (variants in the run) that are measured at once. Counted over the pair's measurements and the solo
+    measurements of its arm together, each point comes first equally often, as far as possible.
 
     Args:
         rng: The source of random numbers.
@@ -403,8 +403,8 @@ def _draw_layouts(
 
     Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. With an odd
     number of blocks, one value has one block more. A load point may be measured in only some of the pair's blocks. Then
-    the choice of the side is balanced over these blocks in this way, and which side starts first as well as the draws
-    allow.
+    the choice of the side is balanced over these blocks, too. The choice of which side starts first is as balanced as in
+    the best of several random draws.
 
     Args:
         rng: The source of random numbers.

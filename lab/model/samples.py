@@ -324,7 +324,8 @@ def is_settled(sample: Sample) -> bool:
 def list_bring_ups_s(samples: Iterable[Sample]) -> list[float]:
     """Return the duration of each start of a system, in seconds, as the samples record it.
 
-    The two systems of a pair start together: their durations are added up and count as one start.
+    The two systems of a pair start together: their durations are added up and count as one start. Of several starts for
+    the same planned measurements (a repeated disrupted load, a resumed block) only the last counts.
     """
     ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:

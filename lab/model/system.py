@@ -191,5 +191,8 @@ class System(Disturbable, Protocol):
         ...
 
     def log_tail(self) -> str:
-        """Return the last lines that the containers of proxy and backend logged, as one text with a heading for each."""
+        """Return the last lines that proxy and backend have logged, as one text with a heading for each container or pod.
+
+        Locally these are the last lines of the error output, on a cluster those of the pods' logs.
+        """
         ...

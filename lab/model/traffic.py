@@ -189,10 +189,12 @@ class Traffic(Record):
         of the access log.
 
         Args:
-            block: The number of requests in a block; fewer than twice as many requests are delayed at a time.
+            block: The number of requests in a block. Delays do not add up beyond a block, so a larger block allows longer
+                delays.
 
         Returns:
-            The delays, the smallest of them 0; empty if the log's gaps are all equal.
+            The delays, the smallest of them 0. Empty if the log's gaps are all equal, or if a block has fewer than two
+            requests.
 
         """
         if len(set(self.gaps)) < 2 or block < 2:

@@ -160,10 +160,10 @@ def _count_failures(point: LoadPoint, frame: pl.DataFrame) -> Outcome:
 
 
 def _measure_gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
-    """Return the longest time without a right answer, in seconds, less the normal distance of requests.
+    """Return the longest time without a right answer, in seconds, less the normal time between two requests.
 
-    Times below `GAP_S` count as 0. The time from the load's begin to the first right answer counts, too, and so does
-    the time from the last one to the load's end.
+    Times below `GAP_S` count as 0. The time from the first request to the first right answer counts, too, and so does
+    the time from the last right answer to the last request.
 
     Args:
         frame: The log of requests, with a column `right`, sorted by `due_s`.

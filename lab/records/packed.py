@@ -178,8 +178,9 @@ class PackedForm:
     def holds(self, sample: Sample) -> bool:
         """Return whether the stored output of the generator has the digest that is in the sample's record.
 
-        The digest of the output itself was written into the archive when the run was packed. So only that note is
-        compared, and the stored bytes are checked against the archive's checksum.
+        The output is not unpacked for this. The digest that was noted in the archive at packing is compared with the
+        record's digest, and the stored bytes are checked against the archive's checksum. The result is False if the
+        output is missing.
         """
         member = self._find_output(sample.id)
         if member is None or member.comment.decode("ascii", "replace") != sample.raw_sha256:
@@ -323,7 +324,7 @@ class PackedForm:
         return self.folder / part
 
     def manifests_path(self, variant: str) -> Path:
-        """Return the path of the file that has the manifests of all variants; the argument makes no difference."""
+        """Return the path of the file with the manifests of a variant; a packed run has one file for all variants."""
         return self.folder / MANIFESTS
 
     def brought_up_path(self, kind: str, stem: str) -> Path:

@@ -37,10 +37,10 @@ def encode_log(log: bytes) -> bytes:
 
 
 def decode_log(log: bytes) -> bytes:
-    """Return the log of requests that `encode_log` has made compact.
+    """Restore a log of requests from the compact form that `encode_log` returned.
 
     Raises:
-        ValueError: A line that begins like a difference is not one.
+        ValueError: A line begins with the sign of a difference, but no difference follows.
 
     """
     last = _LastLine()

@@ -43,8 +43,8 @@ class TableColumn:
     Attributes:
         name: The name in the head of the column.
         unit: The text on the line below the name.
-        stands: The alignment of the cells. `split`: each text ends, and each tail begins, in one place. `unset`: left on a terminal; in
-            Markdown no alignment is given.
+        stands: The alignment of the cells. `split`: the texts are right-aligned and the tails left-aligned, next to each other. `unset`:
+            left on a terminal; in Markdown no alignment is given.
         over: The text on the line above the name.
         style: The style of the head, as rich names it.
         gap: The number of spaces before the column; None: that of the table.

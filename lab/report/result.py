@@ -79,7 +79,8 @@ class RunResult:
     def missing(self) -> str:
         """The samples that are missing for the verdicts, in words, with the most frequent reason; empty if none is missing.
 
-        If any is missing, this text is the last line of the run's output, and the exit status is 1.
+        If any is missing, a run that was just measured ends with this text on stderr, as part of its last line, and with
+        exit status 1.
         """
         cells = [
             (row, cell)

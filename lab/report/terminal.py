@@ -80,6 +80,8 @@ def _wrap(line: Text, limit: int) -> list[Text]:
 def wrap_hanging(console: Console, text: str, indent: int, bold: str = "", most: int | None = None) -> Text:
     """Return a paragraph for a terminal, broken at words; every line but the first is indented.
 
+    With `most`, a word that is longer than a line is broken, too.
+
     Args:
         console: The console that will print the paragraph.
         text: The paragraph.

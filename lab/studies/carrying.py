@@ -122,7 +122,10 @@ class TransferLine:
     why: Mapping[str, str]
 
     def seconds(self, target: str) -> Comparison:
-        """Compare the knob's effect in seconds on a target with that on `local`: `same`, `other` or `open`."""
+        """Compare the knob's effect in seconds on a target with that on `local`.
+
+        The result is `same` (equivalent), `other` (different) or `open` (inconclusive).
+        """
         on_target = self.shown[target]
         return _compare(
             on_target.seconds, self.shown[DEFAULT_TARGET].seconds, on_target.cost.level_s * EQUIVALENCE_MARGIN
@@ -278,12 +281,13 @@ def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
 
 
 def _select_shared(lines: Sequence[TransferLine], target: str, kind: Kind = "process") -> list[TransferLine]:
-    """Return the lines of the knobs that were measured both on `local` and on a target, and whose cost lies in one place.
+    """Return the lines of the knobs that were measured both on `local` and on `target`, and whose cost is of the given kind.
 
     Args:
         lines: The effects of each knob (one setting) on all targets.
         target: The target.
-        kind: The place of the cost: `process` (in the proxy's process) or `shared` (also in what the two sides of a pair share).
+        kind: The kind of cost. `process`: it lies in the proxy's process. `shared`: it can also lie in what both proxies that are measured
+            at once use together, such as the kernel's queues or the disk.
 
     """
     return [line for line in lines if line.kind == kind and {DEFAULT_TARGET, target} <= line.shown.keys()]
@@ -449,7 +453,8 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
 def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[Part]:
     """Return a table of the effects of knobs (single settings) on each target, and sentences that sum it up.
 
-    There is a sentence for each place where a cost can lie and each target. Links in the table are relative to the top of the checkout.
+    There is a sentence for each place where a cost can lie and each target but `local`, where knobs were measured on both. Without `lines`,
+    the result is one sentence on how to measure some. Links in the table are relative to the top of the checkout.
 
     Args:
         lines: The knobs that were measured on several targets.

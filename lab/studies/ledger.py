@@ -165,7 +165,7 @@ def write_answer(verdicts: Sequence[ClaimVerdict], *ids: str) -> str:
 
 
 def drop_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[ClaimVerdict]:
-    """Return the verdicts of those claims that have a rule."""
+    """Return the verdicts without those of claims that are not judged yet, because they have no rule."""
     return [verdict for verdict in verdicts if verdict.answer != "not judged yet"]
 
 

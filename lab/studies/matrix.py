@@ -331,6 +331,8 @@ def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collec
 def _explain_trial(tried: TrialResult, place: str) -> MatrixCell:
     """Return the state that a failed trial shows: `not possible` if the target cannot do it, otherwise `not shown`.
 
+    A trial is an attempt to bring up a variant, or to check a sweep (list of loads), on a target without measuring.
+
     Args:
         tried: The result of the trial.
         place: The path of the file with the trials.

@@ -234,7 +234,7 @@ def load_study(key: str) -> Study:
         key: The stem of the name of the study's file.
 
     Raises:
-        UsageError: The file is faulty; the error has the file, the key in it and a remedy.
+        UsageError: The study is unknown or its file is faulty; the error has the file, the key in it and a remedy.
 
     """
     study = read_study(key)

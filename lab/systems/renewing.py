@@ -209,8 +209,9 @@ def wait_for_new_workers(
 def _list_old_workers(processes: Mapping[int, Running], before: Collection[int]) -> list[int]:
     """Return the ids of the worker processes that are left over from before a reload.
 
-    A process counts as an old worker if it existed before the reload and has the name of a new process. A process that is the
-    parent or another ancestor of a new one does not count: it is a master, or a router's script.
+    A process is new if its id is not in `before`. A process counts as an old worker if it existed before the reload and has the
+    name of a new process. Ancestors of a new process are excluded: they are the master, or the wrapper script that starts the
+    proxy.
 
     Args:
         processes: id of a running process → process.

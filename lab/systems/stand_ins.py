@@ -77,7 +77,7 @@ class StandInSetting(Record):
         return (first, self.check) if self.check else (first,)
 
     def value_in(self, manifests: Manifests) -> str | None:
-        """Return the value that rendered manifests give the setting; None where the manifests do not set it."""
+        """Return the value of this setting in rendered manifests; None if the manifests do not set it."""
         if self.flag:
             values = list(_flag_values(manifests, self.flag))
         else:

@@ -151,8 +151,8 @@ class Target(Protocol):
             changing: Whether pods and routes may change while the variant is up, by `System.end_pod` and the like.
                 Then clients reach the proxy through a Service, whose address stays.
             side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
-            meanwhile: A function that is called once, after the proxy was started and before the wait for its
-                readiness. An error in the function ends the bring-up.
+            meanwhile: A function that is called once during the bring-up: before the wait for readiness, or, on a
+                cluster of several nodes, when this side answers. An error in the function ends the bring-up.
 
         Raises:
             MeasuringError: The variant does not come up.

@@ -222,8 +222,9 @@ def _check_steal() -> list[PrerequisiteFinding]:
 def _check_namespaces() -> list[PrerequisiteFinding]:
     """Try the kernel features that the lab's namespaces need, by running the script NAMESPACES; return a finding for each.
 
-    The script prints the name of every step of STEPS that has worked. The first step that failed gets the script's
-    error message. The steps after it are reported as not tried.
+    The script prints the name of every step of STEPS that has worked. The first step that failed gets the last error
+    message of the script. Of the steps after it, those that worked all the same are reported as met, and the others as
+    not tried.
     """
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
@@ -242,10 +243,10 @@ def _check_namespaces() -> list[PrerequisiteFinding]:
 
 
 def _userns_remedy() -> str:
-    """Return the remedy for a machine on which no user namespace can be made.
+    """Return the remedy for a machine on which the lab's namespaces cannot be made.
 
-    If a kernel setting forbids user namespaces, the remedy is the `sysctl` command that changes it. Otherwise it is
-    another way to run the lab.
+    If a kernel setting forbids user namespaces, the remedy is the `sysctl` command that changes it, or to run the lab
+    as root. Otherwise it is another way to run the lab.
     """
     for setting, forbids, command in (
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -275,7 +276,7 @@ def _check_cgroup() -> list[PrerequisiteFinding]:
 
 
 def _check_disk() -> list[PrerequisiteFinding]:
-    """Check the free disk space in the folder for runs.
+    """Check that the folder for runs can be written to, and that its disk has enough free space.
 
     If the folder does not exist yet, its nearest parent that exists is checked.
     """
@@ -293,7 +294,10 @@ def _check_disk() -> list[PrerequisiteFinding]:
 
 
 def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
-    """Check that a program is on PATH and not older than its minimum version, and return the finding."""
+    """Check that a program is on PATH and not older than its minimum version, and return the finding.
+
+    A program with a minimum version that prints no version counts as a failed check.
+    """
 
     def finding(ok: bool, result: str) -> PrerequisiteFinding:
         return PrerequisiteFinding(tool.name, tool.needed_by, ok, result, tool.remedy)

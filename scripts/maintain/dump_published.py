@@ -9,8 +9,9 @@ Each command line of `LINES` runs for each run of data/reference, further boots 
 line has its own file with its exit status, stderr and stdout; the files that it writes lie next to that file. SHA256SUMS covers all files.
 The verbs run in this script's worker processes, one for each core. So the lab is imported once per process, not once per command line.
 
-With --code, `lab/`, `manifests/`, `notebooks/` and `data/published` are those of the other checkout. data/reference and the other folders
-of data/ are those of this checkout. The exit status is 0; that of --diff is 1 where something differs; 2 stands for wrong usage.
+With --code, `lab/`, `manifests/`, `notebooks/`, `data/published` and `data/settings.json` are those of the other checkout. The runs of
+data/reference, and the folders that are found through it (data/levels, data/trials), are those of this checkout. The exit status is 0; that
+of --diff is 1 where something differs; 2 stands for wrong usage.
 """
 
 from __future__ import annotations
@@ -339,7 +340,8 @@ def prepare_environment(code: Path) -> None:
     """Prepare the environment that worker processes inherit: which code they import, which data they read, and the terminal.
 
     Args:
-        code: The folder of the checkout whose code they import. The data are always those of this checkout.
+        code: The folder of the checkout whose code they import. The runs of data/reference, and the folders next to it that are found
+            through it (levels, trials), are those of this checkout. data/published and data/settings.json are those of `code`.
 
     """
     os.chdir(ROOT)
@@ -405,7 +407,7 @@ def main() -> int:
     """Run the program with the arguments of the command line.
 
     Returns:
-        The exit status: 1 if `--diff` is given and the dumps differ, else 0.
+        The exit status: 1 if `--diff` is given and the dumps differ, else 0. Wrong usage ends the program with status 2.
 
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

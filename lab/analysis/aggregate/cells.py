@@ -664,11 +664,12 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
     """Select the sample that counts for each measurement, which is its last valid attempt.
 
     A sample of a block that was interrupted and begun anew never counts. If the rate or CPU time changes within any
-    sample of an arm at a point, none of the arm's samples there counts. Nor does a sample of another arm that was
-    measured as a pair with it. The other samples may only have ended too early to show the change.
+    sample of an arm at a point, none of the arm's samples there counts, because the others may only have ended too
+    early to show the change. The samples of pairs with this arm do not count either.
 
     Returns:
-        Key of the measurement (block, arm, point, other arm of a pair or empty, generation, repeat) → the sample.
+        Key of the measurement → the sample. The key has these parts: block (repetition), arm (variant), point (load),
+        other arm of a pair or empty, worker generation (the workers between two reloads, counted from 0), repeat.
 
     """
     samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))

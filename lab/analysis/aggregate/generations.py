@@ -93,8 +93,8 @@ def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) ->
     """Compute the variance components of each variant that was paired with itself, by load point and arm in plan order.
 
     Only points that request several generations of workers (the processes between two reloads), or several repeats on
-    one generation, are used. Pairs that only measure the noise floor are left out, because they have fewer generations
-    than the point requests.
+    one generation, are used. At a point with several generations, pairs that only measure the noise floor are left out,
+    because they have a single generation.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
     counted, design = select_counted_samples(samples), record.designed

@@ -250,7 +250,10 @@ def _test_cell(cell_: ArmCell, against: str, before: Mapping[str, OrderLabels]) 
 
 
 def format_order_note(tests: Sequence[OrderTest]) -> str:
-    """Return the note about a run's order tests: the most significant dependence, or that none is significant.
+    """Return the note on whether a run's results depend on the order of measurement, according to its order tests.
+
+    An order test examines whether a metric depends on what was measured before the sample. The note has the most
+    significant dependence, or the statement that no metric depends on it.
 
     Args:
         tests: The order tests, the smallest p-value first. Without any test the note is empty.

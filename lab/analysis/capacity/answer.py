@@ -366,7 +366,10 @@ class ProxySize:
 
     @property
     def advised(self) -> int:
-        """The number of proxies of this size to run: the upper end of the number needed, and one spare."""
+        """The number of proxies of this size to run: the upper end of the number needed, and one spare.
+
+        The upper end is that of the 95 % interval; without an interval it is the number needed itself.
+        """
         return (self.proxies_interval[1] if self.proxies_interval else self.proxies) + 1
 
 

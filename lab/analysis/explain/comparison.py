@@ -83,7 +83,7 @@ def advise(comparison: Comparison) -> tuple[Advice, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _ArmPair:
-    """Two compared arms (variants) with their rows, about which one sentence of advice is made."""
+    """Two compared arms (variants in runs) with the comparison's rows about them, from which one sentence of advice is made."""
 
     comparison: Comparison
     base_arm: str
@@ -201,7 +201,7 @@ class _ArmPair:
 
     @property
     def _remeasure_in_one_run(self) -> str:
-        """The advice to measure two arms of different runs within one run, where nothing but the settings can differ."""
+        """The advice, with a command, to measure both variants within one run, where nothing but the settings can differ."""
         before, after = self.variants
         if self.same_settings:
             return f"compare settings within one run ({self._format_command(after.name)}), not across these two"

@@ -310,11 +310,12 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
 
 
 def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
-    """Yield a sentence for each arm and load of a migration's runs whose numbers would mislead a reader.
+    """Yield sentences for each arm and load of a migration's runs whose numbers would mislead a reader.
 
-    Numbers mislead in three cases. The samples are not steady (their rate or CPU time changes midway). Or they end
-    before the proxy's local ports run out. Or fewer than `LEAST_SAMPLES` samples count, solo samples and sides of pairs
-    together. The sentences are in the order of the tables.
+    An arm is a variant in a run; the direct reference (no proxy) is left out. Numbers mislead in three cases, and an arm
+    may have a sentence for more than one of them. The samples are not steady (their rate or CPU time changes midway).
+    Or the load uses up the proxy's local ports, during the samples or later. Or fewer than `LEAST_SAMPLES` samples
+    count, solo samples and sides of pairs together. The sentences are in the order of the tables.
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
         place, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]

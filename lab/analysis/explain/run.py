@@ -264,15 +264,23 @@ def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
 
 
 def _lacks_solo_blocks(effect: Effect) -> bool:
-    """Return whether an effect has no decision because a concurrent pair must not decide it and solo samples are too few.
+    """Return whether an effect has no decision because there are too few solo samples, and its pair must not decide it.
 
-    A concurrent pair is two systems measured at once; a solo sample has the machine to itself.
+    A pair is two systems measured at once; a solo sample has the machine to itself. Between different systems, only solo
+    samples may decide.
     """
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 
 
 def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about a variant without any decision: the reason, and what to do about it."""
+    """Return the verdict about a variant without any decision: the reason, and what to do about it.
+
+    Args:
+        summary: The summary of the run.
+        arm: The name of the variant's arm.
+        findings: The variant's rows with their effects, none of which has a decision.
+
+    """
     if split := _list_clusters(findings):
         do = "find out what decides between them, as no number of blocks narrows it"
         return Verdict(arm, "bimodal", f"{'; '.join(split)}, so that no single difference describes it", do)
@@ -383,7 +391,11 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
 
 
 def explain_inconclusive(effect: Effect) -> str:
-    """Return why an effect is inconclusive although its interval is narrow enough; empty if the interval is too wide."""
+    """Return why an effect is inconclusive for another reason than a wide interval; empty if its interval is the reason.
+
+    Either the A/A noise floor is larger than the equivalence margin. Or the interval lies within the margin, but pairs
+    may miss part of a cost in this metric.
+    """
     if effect.size.guard > effect.size.worth:
         return NOISY
     within = find_bound(effect.estimate) <= effect.size.worth and not effect.size.same

@@ -158,8 +158,8 @@ class ComparedRow:
     def beyond_baseline(self) -> bool:
         """True if the effect between two runs is clearly larger than the change of their common baseline.
 
-        The whole interval of the effect must lie beyond the largest change that the baseline's interval allows. Without
-        a common baseline, and within one run, it is always True.
+        The whole interval of the effect must lie beyond the largest change that the baseline's interval allows. If one
+        of the two has no interval, it is False. Without a common baseline, and within one run, it is always True.
         """
         if self.baseline_move is None:
             return True
@@ -301,10 +301,11 @@ def _build_row(
 
 
 def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
-    """Describe which side has blocks (repetitions) in two clusters, so that no difference is estimated; otherwise empty.
+    """Return which side's values by block (repetition) form two separate clusters, as text; empty if neither side's do.
 
-    For one run, the ratios of the two sides by block are examined as well. Blocks of two runs do not belong together,
-    so they have no such ratios.
+    With two clusters, no difference is estimated, because no average describes them. If both sides are of one run, the
+    ratios of the two sides by block are examined as well. Blocks of two runs do not belong together, so there are no
+    ratios then.
     """
     arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name

@@ -393,7 +393,8 @@ class Effects:
         """Return the metrics in which a run's table claims or shows the effect of an arm at a load point.
 
         For a variant it is its primary metric, or the metric that replaces it at this load. For the baseline against
-        itself (A/A) these are the metrics of all variants with this baseline.
+        itself (A/A) these are the metrics of all variants with this baseline, at a steady load only those that are
+        judged there. If there are none, they are default metrics of the load.
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}

@@ -103,7 +103,7 @@ class SummaryRow:
         """The effects that the effect column of the table shows in this row: for a variant, the one in its primary metric.
 
         For the baseline against itself (A/A), these are the effects in the primary metrics of all variants with this
-        baseline.
+        baseline that are judged at this load. If there are none, they are the effects in default metrics of the load.
         """
         return tuple(effect for effect in self.effects if effect.primary)
 

@@ -290,7 +290,7 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
         way: The kind of pair.
 
     Returns:
-        The share; None if pairs or solo samples have fewer than two rounds of every dose.
+        The share; None if no dose has two rounds by pairs, or none has two rounds by solo samples.
 
     """
     points = {measurement.point for measurement in measurements if measurement.way == way}
@@ -339,8 +339,9 @@ def find_usual_gap() -> float | None:
 def list_committed_noise() -> list[PairNoise]:
     """Return how much each metric varied in the committed comparisons of baselines with themselves (data/pairs).
 
-    There is an entry for each metric and each way of measuring: either kind of pair, and one after the other (solo).
-    Only rounds (repetitions) in which every repeat is valid are used.
+    There is an entry for each baseline, load, metric and way of measuring (the load's kind of pair, and one after the
+    other) that has two complete rounds or more. A round (a repetition) is complete if every repeat in it is valid.
+    Loads that were not measured in pairs have no entry.
     """
     against_itself = [measurement for measurement in read_pairs() if measurement.variant == measurement.baseline]
     loads: dict[str, Scheme] = {

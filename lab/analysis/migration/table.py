@@ -278,9 +278,10 @@ def read_rows(name: str) -> Iterator[Mapping[str, str]]:
 
 
 def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Return what measurements show of the differences whose table rows have `seen` or `claims`.
+    """Return what measurements show of the differences between ingress-nginx and its successors.
 
-    It is read from a generated part of this folder's README, which `just maintain readme` writes from runs and claims.
+    These are the differences whose rows in a successor's table name a run (column `seen`) or a published claim (`claims`). The text is
+    read from a generated part of this folder's README, which `just maintain readme` writes from runs and claims.
     So no number is typed by hand, and `just migrate` reads no run.
 
     Returns:

@@ -35,7 +35,10 @@ class UntranslatableError(ValueError):
 
 
 class LeaveDefaultError(Exception):
-    """The signal that a value corresponds to the successor's own default, so that nothing has to be set."""
+    """The signal that a value corresponds to the successor's own default, so that nothing has to be set.
+
+    The successor is the proxy that is migrated to.
+    """
 
 
 def translate(template: str, value: str, key_values: Mapping[str, str] | None = None) -> str:

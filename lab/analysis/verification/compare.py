@@ -126,7 +126,10 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
     sent |= {request.host.lower(): "{host in lower case}", request.host: "{host}"}
 
     def name(text: str) -> str:
-        """Replace what differs with every request: addresses, the request's host and target, dates and random ids."""
+        """Return a text in which fixed words replace what differs with every request.
+
+        These are addresses, the request's host and target, dates and random ids.
+        """
         for pattern, word in _RANDOM:
             text = pattern.sub(word, text)
         for value, word in {**places, **sent}.items():

@@ -89,7 +89,8 @@ def resume(
 ) -> tuple[PreparedRun, RunStore]:
     """Prepare an interrupted run to continue, with the same cluster, manifests and load generators.
 
-    Anything else is refused, since samples of two clusters, manifests or generators are never pooled.
+    If the cluster, the manifests or a generator have changed since the run began, it cannot continue: samples of two clusters, manifests or
+    generators are never pooled.
 
     Args:
         name: The name of the run.

@@ -223,8 +223,8 @@ class BlockChoice:
         blocks: The number of blocks.
         planned_for: The effect, with the metric and load point that need this number.
         past: The earlier runs that showed the noise of this metric at this load point.
-        once: The number of blocks for load points on one worker generation (the worker processes between two reloads), in a run that has
-            load points on several.
+        once: The number of blocks for load points that are measured on a single worker generation (the worker processes between two
+            reloads), if the run also has load points that are measured on several.
 
     """
 

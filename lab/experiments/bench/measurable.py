@@ -249,10 +249,11 @@ def _format_options(point: LoadPoint) -> str:
 def choose_generator(point: LoadPoint, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
     """Return the load generator for a load point as it is installed on the target, or a substitute for it.
 
-    No system is up yet, so only what the load point defines is known about the load. `routes = "all"` counts as more than one route.
+    A substitute is used if the requested generator is not installed there and the load has an offered rate (open loop).
+    With `routes = "all"`, the number of routes is not known, because no system is up yet. It counts as more than one.
 
     Args:
-        point: The load point.
+        point: The load point (one load of a sweep).
         target: The target.
         k6_out: The form of output that k6 keeps, if k6 is the generator.
 

@@ -174,10 +174,10 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
 
 
 def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
-    """Return the run with the rates that probes found.
+    """Return the run with the rates that probes found (trials of which rate two systems at once achieve).
 
-    A load that was not carried on two sides is marked to be measured one side at a time, at the rate of the last trial. A new rate also
-    replaces the old one in the name of its load point, unless another load point has that name.
+    If two systems at once achieved no rate, the load is marked to be measured solo, at the rate of the last trial. A new rate also replaces
+    the old one in the name of its load point, unless another load point has that name.
 
     Args:
         run: The run.

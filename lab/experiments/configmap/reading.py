@@ -213,7 +213,7 @@ def _find_value_form(value: Value, kind: str) -> tuple[str, str] | None:
 
 
 def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
-    """Return a text about a list that was written as the value of a key: what becomes of it, and how to write it instead.
+    """Return a text about a key whose value was written as a YAML list: what becomes of the list, and what to write instead.
 
     Args:
         key: The key.
@@ -242,7 +242,7 @@ def load_forms() -> list[dict[str, str]]:
 
 
 def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
-    """Return the first form of `forms.tsv` that a text has; None if it has none. A form is, for example, an encrypted file.
+    """Return the first form in the table `forms.tsv` that a text matches, such as an encrypted file; None if it matches none.
 
     Args:
         text: The text.

@@ -150,7 +150,8 @@ class Split:
         """Return the settings with several keys: the whole file, and smaller groups of related keys.
 
         The whole file appears once for each root (a variant without a baseline) on which its keys are measured: a second time over TLS, for
-        example, if one of them needs TLS. A setting of which nothing can be read back is left out.
+        example, if one of them needs TLS. A file of a single key is left out, because that key is measured alone. A setting is left out,
+        too, if nothing of it can be read back.
 
         Args:
             without: Keys to leave out.
@@ -341,7 +342,8 @@ def _explain(
 ) -> dict[str, KeyNote]:
     """Return key → note for each key that nginx does not accept: the reason why it does not.
 
-    The reason is something that this machine lacks, another key that it needs, or a refusal that the controller would meet as well.
+    The reason is something that this machine lacks, another key that it needs, or a refusal that the controller would meet as well. It may
+    also be that the lab cannot read the resulting nginx.conf, or that nginx's check took too long to give a result.
 
     Args:
         settings: All keys for nginx with their values.
@@ -393,7 +395,7 @@ def _choose_root(values: Mapping[str, str], root: str) -> str:
     """Return the root (a variant without a baseline) on which keys with these values can be set.
 
     With `use-proxy-protocol: true` the proxy expects PROXY protocol, so the root has a load balancer in front. With
-    `force-ssl-redirect: true` the root has TLS, unless the load is one of redirects.
+    `force-ssl-redirect: true` the root has TLS, unless all keys are measured by the sweep `redirects`.
 
     Args:
         values: Key → value.
@@ -442,7 +444,7 @@ def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, s
         root: The variant on which the keys are tried.
 
     Returns:
-        Key → value of the needed keys; empty if it needs none. None: it changes nothing even with all other keys.
+        Key → value of the needed keys; empty if it needs none. None: even with all other keys nginx refuses it, or it changes nothing.
 
     """
     others = sorted(settings, key=lambda name: -len(commonprefix([name, key])))

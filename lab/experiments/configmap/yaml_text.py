@@ -43,7 +43,7 @@ _PACKED = {
 
 
 class NotYamlError(UsageError):
-    """A text is not YAML. It may still be a file of another form."""
+    """The error for a text that is not YAML; it may still be a file of another form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,10 @@ def _explain_unread(
     nearest: str,
     formats: Mapping[str, object],
 ) -> UsageError:
-    """Return the error for a file that is no access log in a known format; it quotes the first line that cannot be read.
+    """Return the error for a file that is no access log in a known format, because half of its lines or more cannot be read.
+
+    The error quotes the beginning of the first line that cannot be read. Of a JSON line it lists the fields instead, or states that the
+    JSON is broken.
 
     Args:
         place: The name of the file.
@@ -145,7 +148,9 @@ def _explain_unread(
 
 
 def _make_reader(pattern: str, parts: Mapping[str, str]) -> ReadLine:
-    """Return a function that reads log lines of one format; the function returns None for a line of another format.
+    """Return a function that reads log lines of one format; the function returns None for any other line.
+
+    A line of the format is also refused (None) if its time, method, path or size is not valid.
 
     Args:
         pattern: The format's regular expression, whose groups are the fields of a line.
@@ -165,6 +170,8 @@ def _make_reader(pattern: str, parts: Mapping[str, str]) -> ReadLine:
 
 def _make_json_reader(fields: Mapping[str, Sequence[str]]) -> ReadLine:
     """Return a function that reads log lines that are JSON objects; the function returns None for any other line.
+
+    An object is also refused (None) if its time, method, path or size is not valid, or if one of the first three is missing.
 
     Args:
         fields: Field of a log line (`time`, `host`, …) → the names that it may have in the objects, in order of preference.
@@ -187,7 +194,8 @@ def _make_json_reader(fields: Mapping[str, Sequence[str]]) -> ReadLine:
 def _parse_object(text: str) -> dict[str, Any]:
     """Parse a log line as a JSON object: name → value; empty for any other line.
 
-    A field `b` of an inner object `a` gets the name `a.b`. Text in front of the object is ignored.
+    A field `b` of an inner object `a` gets the name `a.b`. Lists and nulls of the outer object are left out. Text in front of the object is
+    ignored.
     """
     try:
         row = json.loads(text[text.index("{") :])

@@ -270,7 +270,7 @@ def _build(resources: tuple[Path, ...], components: tuple[Path, ...], stamp: Sta
 
 @lru_cache(maxsize=64)
 def _apply_component(text: str, component: Path, stamp: Stamp) -> bytes:
-    """Return Kubernetes objects with a kustomize component applied, both as YAML; cached.
+    """Apply a kustomize component to Kubernetes objects, and return the resulting objects as YAML; cached.
 
     Args:
         text: The objects as YAML.

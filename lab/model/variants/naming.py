@@ -81,7 +81,7 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
     """Return the name of the variant that adds components (settings) to a parent: `A`, [`B`] → `A+B`.
 
     A parent whose name already has a `+` is joined by `++`. If the parent is a single component on its default root,
-    the root is left out of the name.
+    the root is left out of the name: `A+B` with [`C`] → `B+C`, where `A` is the default root of `B`.
 
     Args:
         parent: The present name of the parent.
@@ -134,7 +134,7 @@ def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_arm(name: str) -> str:
-    """Return the present name of an arm (a variant in a run) of a stored run.
+    """Return the current name of an arm of a stored run (a variant in it), whose variant may have been renamed since.
 
     A suffix that distinguishes repeated measurements of one variant, `-again` or `-null-1`, is kept.
     """

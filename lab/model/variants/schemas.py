@@ -83,7 +83,8 @@ def report(variant: str, manifests: Path = MANIFESTS) -> tuple[list[str], bool]:
     """Validate all Kubernetes objects of a variant.
 
     Returns:
-        Lines to print, one per fault and a summary at the end; and whether the variant is free of faults.
+        (lines to print, whether the variant is free of faults). There is a line for each faulty object, with one of its
+        faults, and a summary at the end. If the variant does not build, there is a single line.
 
     """
     folder = manifests / "overlays" / variant  # which people apply directly

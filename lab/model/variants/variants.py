@@ -644,8 +644,8 @@ def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
     """Raise an error if one of the knobs (settings) that an overlay adds has no effect on the rendered objects.
 
-    The targets of a knob's patches must exist. At least one of a knob's changes must be left when all knobs are
-    applied, or the render without the knob must differ.
+    A knob counts as effective if, in the render with all knobs, at least one of the changes that it made is still
+    present, or if the render changes when that knob is removed. The targets of a knob's patches must exist, too.
 
     Args:
         overlay: The overlay.

@@ -31,7 +31,7 @@ PUBLISHED = {"size": 10, "symbol": "diamond-open", "line": {"width": 2}}
 
 @dataclass(frozen=True, slots=True)
 class MeasuredNumber:
-    """One number of a figure, in the figure's unit: a row or a point of it. It is measured, or published.
+    """One number in a figure (drawn as a row or a point), measured or published, in the figure's unit.
 
     Attributes:
         label: The name of the row.

@@ -204,7 +204,8 @@ def _format_effect(effect: Effect | None) -> str:
 def _advise(lines: Sequence[Ranked]) -> list[str]:
     """Return lines of advice: which knobs (settings) to apply, the largest effect first, or that nothing needs to be changed.
 
-    Knobs that were only better than another variant than the root follow, without a snippet.
+    Knobs that improve only on some variant other than the root (the one all others derive from) follow, without the configuration snippet
+    to apply.
     """
     better = [line for line in lines if line.verdict == _describe_verdict(line.step, "apply")]
     handicapped = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]

@@ -75,7 +75,8 @@ def gauges_page(summary: Summary) -> list[Part]:
 def _collect_values(rows: Sequence[SummaryRow]) -> dict[str, float]:
     """Return the values of one arm (variant of a run) for the table of gauges: name → value; empty for an arm without gauges.
 
-    The value of a gauge is its median over the load points. The value of a metric is the largest one of any load point.
+    The value of a gauge is its median over the load points. Some metrics (`OF_METRICS`) are in the table, too; their value is the largest
+    one of any load point.
 
     Args:
         rows: The rows of the arm, one for each load point.

@@ -158,9 +158,9 @@ def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
 def command_at_knee(report: KneeReport, knee: Knee) -> str:
     """Return the command that measures a variant at fractions of its knee (the highest rate within the latency bound).
 
-    The sweep `at-knee` has such fractions for one load. For another load, the command names a sweep that the user must write. A search of
-    one variant is named in the command, which takes the knee from it. For a search of several variants the command has the rate instead,
-    since `bench` would take the baseline's knee from the search.
+    The sweep `at-knee` has such fractions for one load. For another load, the command names a sweep that the user must write. If the knee
+    search covered one variant, the command names the search, and `bench` reads the knee from it. If it covered several, the command gives
+    the rate as a number, because `bench` would use the baseline's knee.
     """
     target = rerun.place(report.target)
     difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].expanded())

@@ -237,6 +237,8 @@ def _name_decision(effect: Effect) -> str:
 def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Part]:
     """Return the table of absolute values, below a sentence that warns against comparing its rows.
 
+    The result is empty if no row is to be shown.
+
     Args:
         summary: The summary of the run's steady loads.
         every: Whether to show variants with an inconclusive difference, and all metrics.
@@ -373,7 +375,7 @@ def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow], every: b
     Args:
         summary: The summary of the run's disrupted loads.
         rows: The rows of the load point, one for each arm.
-        every: Whether to show every metric instead of the most important ones.
+        every: Whether to show all metrics that the disruption changed, instead of the most important ones.
 
     """
     lines = [_make_line("blocks", "", map(_format_blocks, rows))]
@@ -417,8 +419,9 @@ def _format_slowdown(estimate: stats.Estimate | None) -> TableCell:
 def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -> list[str]:
     """Return the metrics that get a line in the table of a disrupted load point.
 
-    These are the primary metrics and, with `every`, those that are always shown and those that the disruption changed. Without `every` they
-    are the primary metrics, those of `ALWAYS`, and those that differ from the baseline. A control run has a fixed selection.
+    With `every`, these are the primary metrics, those that are always shown, and those that the disruption changed. Without `every`, they
+    are the primary metrics, those of `ALWAYS`, and those (details excepted) in which an arm differs significantly from its baseline. A
+    control run (the load without the disruption) has a fixed selection.
 
     Args:
         summary: The summary of the run's disrupted loads.

@@ -157,8 +157,8 @@ def judge_claim(
 def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
     """Combine the results of several runs into one verdict on a claim.
 
-    The answer is that of the runs that decide. It is inconclusive if these runs disagree, if no run decides, or if a run is damaged. The
-    run with the most blocks (repetitions) is reported first.
+    The answer is that of the runs that have an answer other than `inconclusive`. It is inconclusive if these runs disagree, if there is no
+    such run, or if a run is damaged. The run with the most blocks (repetitions) is reported first.
 
     Args:
         blank: The verdict without an answer.
@@ -240,5 +240,5 @@ def _describe_need(tested: Sequence[MeasuredTest]) -> str:
 
 
 def _join_reasons(tested: Sequence[MeasuredTest]) -> str:
-    """Return the reasons of all tests that have a value, joined by semicolons and each once."""
+    """Return the reasons of all tests that have a value, joined by semicolons, without repetitions."""
     return "; ".join(dict.fromkeys(part.why for part in tested if part.why and part.value is not None))

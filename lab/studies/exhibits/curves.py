@@ -97,8 +97,8 @@ def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) 
 def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoint]:
     """Yield the points of a line of latency by percentile, from 0 % up to the highest known percentile.
 
-    The value is that of all blocks (repetitions) merged. The band is the range of the single blocks, if there are enough of them. For a
-    ratio only the blocks count that have both the line and the base line.
+    The value of a point is that of all blocks (repetitions) merged. Its band is the range of the single blocks' values, if every block has
+    one and there are at least `MIN_BLOCKS`. If the line is divided by a base line, only blocks that have both count for the band.
 
     Args:
         blocks: Block → histogram of the line.

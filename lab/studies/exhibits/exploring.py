@@ -35,10 +35,13 @@ def pick_run(name: str = "") -> RunOrMissing:
     """Return a run by its name or folder, or the user's newest run if no name is given.
 
     Without a name and without a run of the user, it is a committed run. One with enough blocks (repetitions) for intervals is preferred,
-    and among these one with a variant to compare. The result is the reason if there is no such run or it cannot be read.
+    and among these one with a variant to compare.
 
     Args:
         name: The run's name or folder; empty: none.
+
+    Returns:
+        The run. If there is no such run, or if it cannot be read, a `Missing` with the reason.
 
     """
     user_runs, folder = run_names(), reference_folder()

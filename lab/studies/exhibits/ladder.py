@@ -348,10 +348,10 @@ def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
 
 
 def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> RequestCost | None:
-    """Return the CPU seconds per request that the proxy's processes use which serve no requests.
+    """Return the CPU seconds per request that go to those processes of the proxy's container that do not serve requests.
 
     A proxy's CPU time is that of its container's entire cgroup. So it includes the controller's process, and processes by which the lab
-    looks into the container.
+    looks into the container. The result is the median over the samples.
 
     Args:
         run: The run.

@@ -543,9 +543,9 @@ def average_process_lines(run: Evidence, variant: str, point: str) -> dict[str, 
 
 
 def _format_median(values: PidstatLine) -> str:
-    """Return the median of the blocks (repetitions) with its 95 % interval as text.
+    """Return the median of the blocks' values (one per repetition) with its 95 % interval as text; `–` without any value.
 
-    With too few blocks for an interval, the text is their range.
+    With too few blocks for an interval, the text is the range of the values.
 
     Args:
         values: The value of each block; None: not known.

@@ -201,9 +201,9 @@ def execute_all(paths: Sequence[Path], runs: Collection[str] = ()) -> Iterator[P
 
 
 def _read_run(run: str) -> None:
-    """Prepare the files of a committed run, so that processes that read them later need not do it all at once.
+    """Prepare the files of a committed run before several processes read it, so that these do not all prepare it at once.
 
-    A damaged run is ignored here, since those that read it report the damage.
+    If the run is damaged, nothing happens here, because the processes that read it report the damage.
 
     Args:
         run: The path of the run's folder.

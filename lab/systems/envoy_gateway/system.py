@@ -176,9 +176,9 @@ def _select_parts(dump: Any, kind: str) -> Iterator[Any]:
 
 
 def _list_versions(dump: Any) -> set[str]:
-    """Return the names that the lab gave to the rules of HTTPRoutes, for all rules that Envoy serves.
+    """Return the names of all HTTPRoute rules that Envoy serves now and that the lab has named.
 
-    Each name is the version of its rule, since it contains a hash of the rule.
+    The lab gives each rule a name with a hash of the rule. So the name shows which version of the rule Envoy serves.
 
     Args:
         dump: Envoy's configuration, as its page `/config_dump` shows it (decoded JSON).

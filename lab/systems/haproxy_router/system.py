@@ -276,8 +276,8 @@ def _refuse_unlike(place: str, text: str, form: Form) -> None:
     Args:
         place: the place of the variable, for the error message.
         text: the value.
-        form: (regular expression, description in words). With a description, an empty text is allowed as well. If the description
-            is empty, only the first item itself is allowed as the value.
+        form: (pattern, description in words). With a description, the pattern is a regular expression for the value, and an empty
+            value is allowed, too. With an empty description, the pattern is the only allowed value.
 
     """
     pattern, description = form

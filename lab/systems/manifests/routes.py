@@ -194,7 +194,8 @@ def _read_headers(spec: Fields) -> Iterator[tuple[str, str]]:
         spec: the fields of the Route's `spec`.
 
     Raises:
-        UsageError: for changes of response headers, which this target does not support.
+        UsageError: for changes of response headers, and for actions on request headers other than `Set`. This target supports
+            neither.
 
     """
     with spec.inner("httpHeaders") as headers, headers.inner("actions") as actions:

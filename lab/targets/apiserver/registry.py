@@ -228,7 +228,7 @@ class ApiserverRoutes:
 
     @property
     def note(self) -> str:
-        """A note for the record of samples: how the way of changes to the proxy differs from that in a cluster."""
+        """A note for the record of samples on how changes reach the proxy here, which is otherwise than in a cluster."""
         return NOTE
 
     @property

@@ -323,10 +323,10 @@ class Inventory:
             self._write(listed - workloads)
 
     def await_pods(self, spared_stamp: str = "") -> None:
-        """Wait for the end of the pods in those namespaces where `end_workloads` has deleted workloads.
+        """Delete the lab's remaining pods in the namespaces where `end_workloads` deleted workloads, and wait until they are gone.
 
-        All pods of the lab there are deleted, even those that have come up since then, unless they have the given
-        stamp. If no workload was deleted, nothing is done.
+        Pods that have come up since then are deleted, too, unless they have the given stamp. If no workload was deleted,
+        nothing is done.
 
         Args:
             spared_stamp: Pods whose annotation `lab/brought-up` has this value stay: they belong to a new start of a

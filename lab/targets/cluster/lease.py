@@ -56,7 +56,7 @@ class Lease:
 
         Raises:
             UsageError: Another lab holds the lease; the message contains that lab, and the time when the lease
-                expires.
+                expires, or 15 s from now if that is later.
 
         """
         watched_version = ""

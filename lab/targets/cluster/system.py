@@ -283,8 +283,8 @@ class ClusterSystem(Changes):
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
         """Run a load of several load generators, each in a separate pod, and return their output.
 
-        Call it while a `watch` of this system is open; the watch is begun again when all generators are ready to
-        start.
+        Call it only inside a `watch` (a recording of resource use and counters) of this system. The recording is begun
+        again when all generators are ready to start, so that it covers the load alone.
 
         Args:
             load: The load to make.
@@ -538,9 +538,10 @@ class ClusterSystem(Changes):
         return self._retry_lost(self._read_gauges) if self._way_in == "proxy" else {}
 
     def _read_gauges(self) -> Mapping[str, float]:
-        """Read the size of the proxy's configuration files and the number of its workers, and return them by name.
+        """Read the size of the proxy's configuration files and the number of its workers, and return name → value.
 
-        A value that is unknown or 0 is left out.
+        The size is in bytes (`proxy/config_bytes`), from the first pod. The number of workers is that of all the proxy's
+        pods. A value that is unknown or 0 is left out.
         """
         size = self._shell(self._first_pod("proxy")).script(_SIZE).stdout.strip()
         listings = [self._shell(pod).script(workers.list_script()).stdout for pod in self.pods("proxy")]

@@ -103,7 +103,7 @@ def parse_mounts(mountinfo: str) -> Iterator[MountEntry]:
     """Yield the mounts in the text of a /proc/PID/mountinfo file (proc(5)), in the order of the file's lines.
 
     Raises:
-        ValueError: A line is not a line of mountinfo; the message shows the line.
+        ValueError: A line is not a line of mountinfo; the message shows the first 60 characters of the line.
 
     """
     for line in mountinfo.splitlines():

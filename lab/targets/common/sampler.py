@@ -79,7 +79,8 @@ class ProcessTimes:
         threads: The number of threads.
         user_s: The CPU seconds in user mode, counted in clock ticks.
         system_s: The CPU seconds in the kernel, counted in clock ticks.
-        cpu_s: All CPU seconds, by the scheduler's exact clock; by clock ticks if there is no such clock.
+        cpu_s: All CPU seconds, by the scheduler's exact clock; by clock ticks where that clock does not exist or is not
+            read (on a cluster).
         minflt: The number of page faults without disk access (minor).
         majflt: The number of page faults with disk access (major).
         vsz_bytes: The virtual memory.

@@ -52,7 +52,10 @@ def pack(base: str) -> dict[str, str]:
 
 
 def _find_programs() -> Iterator[tuple[str, Program]]:
-    """Yield (short name, program) for each image that variants use and that a program of this machine can replace."""
+    """Yield (short name, program) for each pinned image that a root variant uses and that a single program can replace.
+
+    A root variant is one without a baseline. The lab fetches or builds the program in the image's version.
+    """
     used = _find_used_images()
     for short, reference in images.read_pinned().items():
         repository, tag = images.split_reference(reference)
@@ -63,10 +66,10 @@ def _find_programs() -> Iterator[tuple[str, Program]]:
 
 
 def _find_used_images() -> set[str]:
-    """Return the references of all images that variants run on the target `kind`.
+    """Return the references of the images in the containers of all root variants that run on the target `kind`.
 
-    Only variants without a baseline are read. Any other variant is its baseline with changed settings, which bring no
-    other image.
+    A root variant is one without a baseline. Variants with a baseline are not read: the few images that their
+    components add (such as `python`) are missing.
     """
     roots = (name for name in variant_names() if load_overlay(name).baseline is None)
     variants = (variant for variant in map(load_variant, roots) if TARGET in (variant.only_on or (TARGET,)))

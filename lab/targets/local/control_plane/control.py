@@ -445,7 +445,7 @@ class LocalRecorder:
         self._ends.append(len(self._log.events))
 
     def events(self) -> Sequence[Event]:
-        """Return the events that were logged while the block ran, without those of single containers.
+        """Return the events that were logged during the `with` block, without those whose source is a single container.
 
         Raises:
             MeasuringError: A change of the system has failed in a thread.

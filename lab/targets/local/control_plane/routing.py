@@ -49,7 +49,7 @@ class Routes(Protocol):
 
     @property
     def note(self) -> str:
-        """A note for the record of samples: how the way of changes to the proxy differs from that in a cluster.
+        """A note for the record of samples on how changes reach the proxy here, if they reach it otherwise than in a cluster.
 
         It is empty if there is no difference.
         """
@@ -151,8 +151,10 @@ class Routes(Protocol):
 class FileRouting(Routes):
     """The component that passes routes and endpoints to proxies that read them from files.
 
-    It writes new files and reloads a proxy after every change. `follow` begins this for one proxy just before the
-    proxy's start, `leave` ends it when the proxy is to end, and `stop` ends it for all proxies.
+    It writes new files and reloads a proxy when routes or endpoints have changed; changes that wait become one reload.
+    `follow` begins this for one proxy just before the proxy's start, `leave` ends it when the proxy is to end, and
+    `stop` ends it for all proxies. If pods and routes may not change, it ends when the proxy serves its first
+    configuration.
     """
 
     def __init__(
@@ -403,7 +405,11 @@ class ProxyFollower(threading.Thread):
         self.fault = self.fault or error
 
     def _look(self) -> None:
-        """Wait until the proxy serves, if the container was started since the last look; otherwise load changes that wait."""
+        """Wait until a newly started proxy serves; otherwise make the proxy load the pending changes of its configuration.
+
+        A proxy is newly started if its container was started since the last look. Without pending changes nothing is
+        done.
+        """
         if self.process.pid != self._main:
             self._main, self.load_s = self.process.pid, None
             if self._main is not None:

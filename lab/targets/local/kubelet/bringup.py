@@ -35,11 +35,13 @@ EVENTS_IMAGE = "lab/events-backend"
 def realise(context: Context) -> Realisation:
     """Return the command, environment and files to start instead of a container's image.
 
-    They come from the proxy system that the image belongs to. For any other image they come from the container's
+    They come from the proxy system that the image belongs to. For the lab's own backend for streams of events, the
+    command is the lab's program. For any other image, and for a load balancer's pod, they come from the container's
     manifest.
 
     Raises:
-        UsageError: The image has another version than the program that runs instead of it.
+        UsageError: The image has another version than the program that runs instead of it, or a manifest that is needed
+            has no command.
 
     """
     if is_repository_of(EVENTS_IMAGE, context.container.repository):
@@ -58,7 +60,7 @@ def refuse_other_version(container: Container) -> None:
     """Refuse a container whose image has another tag than the pinned one.
 
     Here one and the same program runs instead of the image, whatever its tag is. So another tag would seem to have no
-    effect.
+    effect. Nothing is refused if the list of pinned images is missing or has no image of this proxy system.
 
     Raises:
         UsageError: The tag is not a pinned one.
@@ -95,7 +97,9 @@ def list_links(objects: Objects) -> list[tuple[str, str]]:
 
 
 def check_objects(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
-    """Check everything about a variant's objects that can be checked without starting a container.
+    """Check a variant's objects as far as that is possible without starting a program.
+
+    The proxies' own configuration checkers are not run; `try_out` does that.
 
     Args:
         objects: The objects of the variant.
@@ -209,8 +213,9 @@ def prepare_pod(
         follow: A function that is called with the pod and each container, except init containers, before the container
             starts.
         changing: Whether pods may come and go. Then every container, even without a CPU limit, gets a cgroup for CPU,
-            so that a limit can be set later. And it takes as long to end as a container of its image does.
-        realise: The function that returns what a container is started with.
+            so that a limit can be set later. And when it has to end, it waits as long as the image's own process would
+            (`Realisation.waits`). Otherwise it does not wait.
+        realise: The function that returns what a container is started with: its command, environment and files.
 
     """
     addresses, place, folder = net.addresses, net[pod.name], pod_folder(pod, net)
@@ -274,7 +279,8 @@ def _write_sysctls(pod: Pod, place: NetworkPlace) -> None:
     """Write a pod's sysctls inside its network namespace.
 
     Raises:
-        MeasuringError: A sysctl cannot be written there, for example because it is the whole machine's.
+        MeasuringError: A sysctl's file cannot be opened there, for example because it is the whole machine's.
+        OSError: The kernel refuses the value; this error has no file name.
 
     """
     for name, value in pod.sysctls.items():
@@ -322,7 +328,8 @@ def _select_cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[i
 def _list_host_lines(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
     """Return the lines for a pod's /etc/hosts, which make the names of all Services resolve.
 
-    The name of a Service leads to the IP addresses of its pods, because Services have no cluster IP here.
+    The name of a Service leads to the IP addresses of its pods, because Services have no cluster IP here. Once it is
+    known which pods are ready, it leads to those of the ready ones only.
     """
     lines = ["127.0.0.1 localhost"]
     for service in objects.services.values():

@@ -314,10 +314,10 @@ class LocalContainerProcess:
         self._released.set()
 
     def linger(self) -> None:
-        """Wait until no other thread is inside `stop`.
+        """Wait until a call of `stop` in another thread has returned.
 
-        `stop` may take some time after the end of the main process, because a container of certain images ends that
-        much later. For other images this method returns at once.
+        For certain images, `stop` waits for some time after the end of the main process, because their containers end
+        that much later. For other images this method returns at once.
         """
         if self.setting.started.waits[1]:
             with self._stopping:

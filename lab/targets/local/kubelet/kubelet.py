@@ -68,7 +68,10 @@ class RunningPod:
 
     @property
     def endpoint(self) -> bool:
-        """True if Services send requests to the pod (it is an endpoint): it was announced as ready and is not terminating."""
+        """True if the pod is an endpoint of its Services: it was announced as ready and is not terminating.
+
+        Only with a control plane (where pods may change) are pods announced; otherwise this is always False.
+        """
         return self.told_ready and not self.terminating
 
 

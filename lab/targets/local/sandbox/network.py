@@ -141,7 +141,7 @@ class Network:
     def addresses(self) -> Mapping[str, str]:
         """Name → IP address, for each place (the network namespace of a pod, the client or the node).
 
-        A pod that uses the place of an earlier pod is included by its own name, too.
+        Dropped places are included. A pod that uses the place of an earlier pod is included by its own name, too.
         """
         return {name: self[name].address for name in (*(place.name for place in self.places), *self.borrowed)}
 
@@ -193,6 +193,10 @@ class Network:
 
         The links to the node are removed first. Otherwise they would exist for some time after this call, until the
         kernel has cleaned up the namespaces.
+
+        Raises:
+            CalledProcessError: `ip` fails at one of them; the others are removed all the same.
+
         """
         existing = [place for place in self.places if place.path.exists()]
         links = [f"link del {self._name_node_device(place.name)}" for place in existing]
@@ -279,7 +283,8 @@ def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
         settings: Name of the sysctl, such as `net.core.somaxconn` → value.
 
     Raises:
-        OSError: A sysctl cannot be written; the error's `filename` is the path of its file.
+        OSError: A sysctl cannot be written. If its file cannot be opened, the error's `filename` is the file's path. If
+            the kernel refuses the value, `filename` is None.
 
     """
     for name, value in settings.items():
@@ -356,6 +361,7 @@ def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
 
     Raises:
         CalledProcessError: A command fails.
+        OSError: `ip` cannot be started.
 
     """
     argv, text = ["ip", *options, "-batch", "-"], "\n".join(lines) + "\n"
@@ -375,6 +381,7 @@ def make_hosts_command(addresses: Mapping[str, str], folder: Path, hosts_file: P
 
     Raises:
         MeasuringError: The machine's hosts file cannot be read.
+        OSError: The new file cannot be written.
 
     """
     try:
