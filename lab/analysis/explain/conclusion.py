@@ -104,7 +104,9 @@ def _describe_direct_streams(summary: Summary) -> Iterator[str]:
             known.setdefault(row.point.held_s, []).extend(middle_s)
         elif high_s:
             held.setdefault(row.point.connections * row.point.streams, []).extend(high_s)
-    if seen := [f"{format_seconds(held_s)} as {format_seconds(max(values))}" for held_s, values in known.items() if values]:
+    if seen := [
+        f"{format_seconds(held_s)} as {format_seconds(max(values))}" for held_s, values in known.items() if values
+    ]:
         yield f"an event that the backend holds for a known time is seen late by it, at the median: {', '.join(seen)}"
     if enough := {count: max(values) for count, values in held.items() if max(values) < LEAST_DELAY_S}:
         most = max(enough)

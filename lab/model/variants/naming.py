@@ -99,7 +99,7 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
 
 
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
-    """Return the variant to which a component (setting) is added if no parent is named: `traefik-workers-2` → `traefik`.
+    """Return the variant to which a component (setting) is added if no parent is named.
 
     It is the overlay with whose name the component's name begins. Without such an overlay it is the default root in
     `aliases.toml`.

@@ -269,9 +269,7 @@ def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Par
     sentence += ". Do not compare rows: the machine changes between them, and the differences above do without that."
     if gaps := [gap for row in summary.rows for gap in compute_misleading_gaps(row).values()]:
         worst = max(100 * abs(expm1(gap)) for gap in gaps)
-        sentence += (
-            f" Comparing them would be wrong by up to {worst:.0f} % here."
-        )
+        sentence += f" Comparing them would be wrong by up to {worst:.0f} % here."
     if hidden:
         arms = list(dict.fromkeys(arm for arm, _ in sorted(hidden)))
         named = ", ".join(arms) if len(arms) <= MOST_NAMED else f"{len(arms)} variants"

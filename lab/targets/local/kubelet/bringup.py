@@ -143,7 +143,7 @@ def check_objects(objects: Objects, pinned: Mapping[Role, frozenset[int]], reali
 
 
 def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> None:
-    """Check every proxy's configuration with the proxy's own configuration checker, such as `nginx -t`.
+    """Check every proxy's configuration with the proxy's own configuration checker.
 
     Args:
         objects: The objects of the variant.

@@ -68,7 +68,7 @@ def test_every_key_has_its_place_and_is_counted_once(mine: Path, capsys: Capture
         "NO LOAD SHOWS IT  hsts",
         "CONTROLLER ONLY   enable-modsecurity (add --target apiserver)",
         "  just bench --config mine.yaml --whole",
-        "  just bench --config mine.yaml --only keep-alive,keep-alive-requests",
+        "  just bench --config mine.yaml --only keep-alive",
     ):
         assert f"\n{line}" in text, text
     assert "\nTEST   all together: " in text and " (--whole)   each by itself: " in text
