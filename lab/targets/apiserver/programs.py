@@ -75,7 +75,7 @@ def unpack_image(reference: str, cache_folder: Path) -> Path:
 
     Args:
         reference: Where the image is: a folder (returned as it is), the absolute path of an archive, or an image
-            reference such as `docker.io/library/nginx:1.29`.
+            reference such as `docker.io/library/busybox:1.36`.
         cache_folder: The folder of all unpacked images.
 
     Raises:
