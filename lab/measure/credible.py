@@ -180,10 +180,10 @@ def find_stream_count_faults(
     span_s: tuple[float, float],
     observation: Observation,
 ) -> Iterator[Fault]:
-    """Yield the faults of what a generator counted of streams of events, against the backend, the proxy and the clock.
+    """Yield the faults of what a generator counted of event streams or WebSockets, against the backend, the proxy and the clock.
 
-    The backend adds up its events and the times at which it sent them. Where no stream was cut, both sums must be the generator's to the
-    last event; where streams were cut, the backend may have sent more.
+    The backend adds up its events and the times at which it sent them, or the messages that it sent back and the round trips that they
+    told. Where nothing was cut or lost, both sums must be the generator's to the last event; otherwise the backend may have sent more.
 
     Args:
         point: The load point as it was planned.
@@ -197,22 +197,22 @@ def find_stream_count_faults(
     assert report is not None, "only such loads come here"
     before, after = counts
     begun, events, sent_sum = (after[name] - before[name] for name in ("begun", "events", "sent_sum"))
-    opened, whole = report.asked - report.refused, not report.cut
+    opened, whole = report.asked - report.refused, not (report.cut or report.lost)
     if not opened <= begun <= report.asked + RETRIED * report.asked or (
         not report.refused and whole and begun != opened
     ):
-        yield Reason.GENERATOR_COUNT, f"it counts {opened} streams, the backend {begun}"
+        yield Reason.GENERATOR_COUNT, f"it counts {opened} streams or WebSockets, the backend {begun}"
     if (whole and events != result.requests) or events < result.requests:
-        yield Reason.GENERATOR_COUNT, f"it counts {result.requests} events, the backend {events}"
+        yield Reason.GENERATOR_COUNT, f"it counts {result.requests} events or messages, the backend {events}"
     elif events == result.requests and sent_sum != report.sent_sum:
-        yield Reason.GENERATOR_TIME, "the send times that it read are not those that the backend sent"
+        yield Reason.GENERATOR_TIME, "the send times or round trips that it reports are not those that the backend has"
     began_s, ended_s = span_s
     if not began_s - CLOCK_S <= report.began_s <= report.ended_s <= ended_s + CLOCK_S:
         message = f"it reports {report.began_s:.3f} to {report.ended_s:.3f} s, the load was from {began_s:.3f} to {ended_s:.3f}"
         yield Reason.GENERATOR_TIME, message
     longest_s = max((result.latency.maximum_s or 0.0, report.gap_s, *report.first_s))
     if longest_s > result.duration_s + CLOCK_S + longest_s * MAX_CLOCK_SHARE:
-        yield Reason.GENERATOR_TIME, f"an event took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
+        yield Reason.GENERATOR_TIME, f"an event or message took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
     requests = replace(result, requests=opened, errors={"other": report.refused})
     yield from _compare_counts(point, requests, observation, 0, "none")
 

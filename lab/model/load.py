@@ -64,8 +64,8 @@ class GeneratorLoad:
         protocol: The only protocol that is spoken to the proxy.
         streams: The number of requests at once on each connection, for HTTP/2 only.
         traffic: The mix of requests, in place of the path in `url`; None = one page.
-        every_s: The seconds between two events of a stream; None: the load has no streams of events.
-        event_bytes: The bytes of padding in each event.
+        every_s: The seconds between two events of a stream or two messages of a WebSocket; None: the load has neither.
+        event_bytes: The bytes of padding in each event or message.
         held_s: The seconds for which the backend holds each event after its send time.
 
     """
@@ -106,20 +106,25 @@ class GeneratorLoad:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """The part of a generator's report that is about streams of events; delays are in `GeneratorResult.latency`.
+    """The part of a generator's report that is about streams of events or about WebSockets.
+
+    Delays of events and round trips of messages are in `GeneratorResult.latency`.
 
     Attributes:
-        asked: The number of streams.
-        refused: Streams that were not opened: no connection, or another status than 200.
-        cut: Streams that ended before their last event.
+        asked: The number of streams, or of WebSockets.
+        refused: Those that were not opened: no connection, or another status than 200 (of a WebSocket 101).
+        cut: Those that were ended by another before their last event or message.
         began_s: When the generator began, in seconds since the epoch.
         ended_s: When it ended, in seconds since the epoch.
         coalesced: Events that arrived within 1 ms of the event before them on their stream.
-        sent_sum: The sum of all events' send times in µs, each modulo 1000 s, as the backend adds them up.
-        first_s: From the opening of each stream to its first event, of the streams that had one.
+        sent_sum: The sum of all events' send times in µs, each modulo 1000 s, as the backend adds them up; of WebSockets the sum of the round
+            trips in µs that messages told the backend.
+        first_s: From the opening of each stream to its first event, of the streams that had one; of each WebSocket to its handshake's answer.
         gap_s: The longest time between two events of a stream; 0 without two.
-        cut_s: The shortest time from a stream's opening until it was cut; None where none was.
-        cut_idle_s: The shortest time without an event until a stream was cut; None where none was.
+        cut_s: The shortest time from an opening until a stream or WebSocket was cut; None where none was.
+        cut_idle_s: The shortest time without an event or message until one was cut; None where none was.
+        lost: The messages that were sent and did not come back.
+        late_s: How much later than due a message was sent on average.
 
     """
 
@@ -134,6 +139,8 @@ class StreamReport:
     gap_s: float
     cut_s: float | None
     cut_idle_s: float | None
+    lost: int = 0
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,8 @@ class GeneratorResult:
         uncalibrated: Whether the latencies include a start-up that they should have left out, so that they must not count.
         timed: Whether latencies were reported.
         parts: The reports of the single generators, where several made the load.
-        streams: The report on streams of events, where the load has them: then `requests` counts events, and `latency` has their delays.
+        streams: The report on streams of events or WebSockets, where the load has them: then `requests` counts events, or messages that
+            came back, and `latency` has their delays or round trips.
 
     """
 
