@@ -13,7 +13,7 @@ import pytest
 from lab.generators import GENERATORS
 from lab.measure import validity
 from lab.measure.measurement import parse_report
-from lab.model.load import GeneratorResult, StreamReport
+from lab.model.load import GeneratorResult, OutputError, StreamReport
 from lab.model.metrics import DIFFERENCES
 from lab.model.samples import Reason
 from lab.model.sweeps import LoadPoint
@@ -72,6 +72,15 @@ def test_an_honest_report_of_websockets_is_valid(name: str) -> None:
 
 def test_websockets_that_found_no_server_are_no_measurement() -> None:
     assert judged("k6-websocket/refused") == {Reason.TOO_SHORT}
+
+
+def test_handshakes_that_are_never_answered_are_no_measurement_either() -> None:
+    """k6 still waits for them at the end, and has not counted them."""
+    tool, stdout, stderr, _, load = case("k6-websocket/refused")
+    hung = stderr.replace('"kind":"connect"', '"kind":"timeout"')
+    assert tool.parse(stdout.replace('"sessions":3', '"sessions":0'), hung, 0, load).requests == 0
+    with pytest.raises(OutputError, match="expected 3 WebSockets, k6 counts 0"):
+        tool.parse(stdout.replace('"sessions":3', '"sessions":0'), stderr, 0, load)
 
 
 def test_other_witnesses_of_websockets_are_believed_more_than_k6() -> None:
