@@ -66,19 +66,20 @@ def test_a_proxy_that_passes_no_websocket_does_with_its_setting(variant: str, ba
 @pytest.mark.long
 @pytest.mark.ends_within(900)
 @pytest.mark.parametrize(
-    ("variant", "baseline"),
+    ("variant", "baseline", "after_s"),
     [
-        ("ingress-nginx+proxy-read-timeout-2", "ingress-nginx"),
-        ("haproxy+haproxy-timeout-tunnel-2s", "haproxy"),
-        ("envoy-websocket+envoy-stream-idle-timeout-2s", "envoy+envoy-websocket"),
-        ("caddy+caddy-stream-timeout-2s", "caddy"),
+        ("ingress-nginx+proxy-read-timeout-2", "ingress-nginx", 2),
+        ("haproxy+haproxy-timeout-tunnel-2s", "haproxy", 2),
+        ("envoy-websocket+envoy-stream-idle-timeout-2s", "envoy+envoy-websocket", 3),
+        ("caddy+caddy-stream-timeout-2s", "caddy", 2),
     ],
 )
-def test_a_silent_websocket_is_cut_after_the_timeout(variant: str, baseline: str, tmp_path: Path) -> None:
+def test_a_silent_websocket_is_cut_after_the_timeout(variant: str, baseline: str, after_s: int, tmp_path: Path) -> None:
+    """Envoy closes a connection a second after it has given a stream up (its delayed_close_timeout)."""
     found = outcomes(tmp_path, variant, "--sweep", "websocket-idle-quick")
     cut = found[variant]
     assert cut["cut"] == cut["websockets"] == 20
-    assert cut["cut_idle_s"] == pytest.approx(2, abs=1)
+    assert cut["cut_idle_s"] == pytest.approx(after_s, abs=1)
     assert found[baseline]["cut"] == 0
 
 
