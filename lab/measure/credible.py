@@ -86,6 +86,8 @@ COUNTED_REQUESTS = 20
 
 The two can be in flight when the counting begins and when it ends.
 """
+PROBES_PER_S = 2.0
+"""The further requests per second that a proxy may count while few requests last long: its pod's probes (1.1 seen)."""
 MAX_OPENED_PER_REQUEST = 1.25
 """The largest credible number of connections per request without keep-alive (1.11 seen).
 
@@ -214,7 +216,7 @@ def find_stream_count_faults(
     if longest_s > result.duration_s + CLOCK_S + longest_s * MAX_CLOCK_SHARE:
         yield Reason.GENERATOR_TIME, f"an event or message took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
     requests = replace(result, requests=opened, errors={"other": report.refused})
-    yield from _compare_counts(point, requests, observation, 0, "none")
+    yield from _compare_counts(point, requests, observation, 0, "none", PROBES_PER_S * observation.elapsed_s)
 
 
 def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
@@ -258,7 +260,7 @@ def _count_streams(point: LoadPoint) -> int:
 
 
 def _compare_counts(
-    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
+    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls, probes: float = 0.0
 ) -> Iterator[Fault]:
     """Yield a fault for each independent count that contradicts the generator's count of requests.
 
@@ -271,6 +273,7 @@ def _compare_counts(
         observation: What the lab observed during the load, with the other counts.
         body_bytes: The length of an answer's body in bytes; 0: the bytes on the link are not compared.
         tls: How the proxy treats TLS.
+        probes: The requests of probes that the proxy may count, too.
 
     """
     least, highest = result.requests, result.requests + count_unanswered(result)
@@ -280,7 +283,11 @@ def _compare_counts(
     segments = counters.get(f"{role}/InSegs")
     opened, link_bytes = counters.get(f"{role}/PassiveOpens"), counters.get("client/rx_bytes")
     slack = in_flight + MAX_COUNT_ERROR * highest
-    if proxy_requests is not None and tls != "passthrough" and not least - slack <= proxy_requests <= highest + slack:
+    if (
+        proxy_requests is not None
+        and tls != "passthrough"
+        and not least - slack <= proxy_requests <= highest + slack + probes
+    ):
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {proxy_requests}"
     if h2_requests is not None and tls != "passthrough":
         wrong, planned = (least - h2_requests, "all") if point.protocol == "h2" else (h2_requests, "none")
