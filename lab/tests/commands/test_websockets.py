@@ -24,7 +24,7 @@ generator = "k6-websocket"
 connections = 10
 every_s = 0.2
 duration_s = 1
-attempts = 1
+attempts = 2
 """
 Outcome = Mapping[str, float | None]
 
