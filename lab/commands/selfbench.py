@@ -99,8 +99,8 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     from lab.records.calibration import CalibrationFolder
 
     names = [get_generator(name).name for name in options.generator or ()]
-    if own := next((name for name in names if GENERATORS[name].own), None):
-        remedy = "`just bench direct --sweep streams-known` has known delays and numbers of streams"
+    if own := next((name for name in names if GENERATORS[name].own_backend), None):
+        remedy = "`just bench direct --sweep streams-known` or `websocket-known` measures it without a proxy"
         raise UsageError(
             "--generator", f"{own} speaks to its own backend, not to the server with known answers", remedy
         )
@@ -115,7 +115,7 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     target.check()
     ready = prepare(
         target,
-        [name for name in GENERATORS if name in names or not (names or GENERATORS[name].own)],
+        [name for name in GENERATORS if name in names or not (names or GENERATORS[name].own_backend)],
         [name for name in SCENARIOS if name in (options.scenario or SCENARIOS)],
         float(options.duration or DURATION_S),
         options.repeats or REPEATS,

@@ -16,6 +16,7 @@ from lab.generators.h2load import H2load
 from lab.generators.hey import Hey
 from lab.generators.k6 import K6
 from lab.generators.oha import Oha
+from lab.generators.websocket import WEBSOCKET_PATH, WebSocket
 from lab.generators.wrk import Wrk
 from lab.generators.wrk2 import Wrk2
 from lab.model.endpoint import Endpoint
@@ -27,6 +28,7 @@ GENERATORS: Mapping[str, Generator] = {
     "h2load": H2load(),
     "hey": Hey(),
     "k6": K6(),
+    "k6-websocket": WebSocket(),
     "oha": Oha(),
     "wrk": Wrk(),
     "wrk2": Wrk2(),
@@ -105,7 +107,9 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         timed: Whether the generator has to report latencies.
 
     """
-    page = EVENTS_PATH if point.every_s is not None else point.page if point.traffic is None else ""
+    page = point.page if point.traffic is None else ""
+    if point.every_s is not None:
+        page = WEBSOCKET_PATH if point.websocket else EVENTS_PATH
     return GeneratorLoad(
         url=f"{endpoint.base_url}/{page}",
         host=endpoint.host,

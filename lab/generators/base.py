@@ -64,6 +64,8 @@ class Generator(Protocol):
     """Whether it can report every request (`GeneratorLoad.logged`)."""
     own: bool = False
     """Whether it is the lab's own program, which scripts/bring builds when it is first needed."""
+    own_backend: bool = False
+    """Whether it speaks to a backend of its own alone, which `lab.experiments.bench` lays over every variant."""
     stand_ins: tuple[str, ...] = ()
     """The generators that may replace it for open loops, the best first (lab/generators/README.md, "Limits")."""
 
@@ -197,7 +199,10 @@ def common_refusal(load: GeneratorLoad) -> str | None:
         (load.streams != 1, f"only h2load has several requests at once on a connection, got {load.streams}"),
         (load.logged, "only k6 logs every request, which a disturbance needs"),
         (load.traffic is not None, "only k6 makes a mix of requests"),
-        (load.every_s is not None, "only the generator events holds streams of events"),
+        (
+            load.every_s is not None,
+            "only the generators events and k6-websocket have a time between two events or messages",
+        ),
         (
             not _is_positive(load.duration_s),
             f"the duration must be a positive number of seconds, got {load.duration_s:g}",

@@ -84,6 +84,7 @@ class Events(Generator):
     remedy = "scripts/shell scripts/bring events-client (built from scripts/events by Go)"
     protocols = frozenset({"h1", "h2"})
     own = True
+    own_backend = True
 
     def version(self, output: str) -> str | None:
         """Return the version of the lab's client `events-client` from its output; None if another program printed the output."""

@@ -86,6 +86,8 @@ COUNTED_REQUESTS = 20
 
 The two can be in flight when the counting begins and when it ends.
 """
+PROBES_PER_S = 2.0
+"""The further requests per second that a proxy may count while few requests last long: its pod's probes (1.1 seen)."""
 MAX_OPENED_PER_REQUEST = 1.25
 """The largest credible number of connections per request without keep-alive (1.11 seen).
 
@@ -188,11 +190,11 @@ def find_stream_count_faults(
     span_s: tuple[float, float],
     observation: Observation,
 ) -> Iterator[Fault]:
-    """Yield the faults of what a generator counted of streams of Server-Sent Events.
+    """Yield the faults of what a generator counted of streams of Server-Sent Events or of WebSockets.
 
-    The backend counts its events, and adds up the times at which it sent them. If no stream was cut, both numbers must
-    be equal to the generator's. If streams were cut, the backend may have sent more events. The times must agree with
-    the lab's clock, and the connections with the proxy's and the kernel's counts.
+    The backend counts its events and adds up the times at which it sent them, or counts the messages that it sent back and adds up the round
+    trips that messages told it. If nothing was cut or lost, both numbers must be equal to the generator's; otherwise the backend may have
+    sent more. The times must agree with the lab's clock, and the connections with the proxy's and the kernel's counts.
 
     Args:
         point: The planned load.
@@ -209,24 +211,24 @@ def find_stream_count_faults(
     assert report is not None, "only such loads come here"
     before, after = counts
     begun, events, sent_sum = (after[name] - before[name] for name in ("begun", "events", "sent_sum"))
-    opened, whole = report.asked - report.refused, not report.cut
+    opened, whole = report.asked - report.refused, not (report.cut or report.lost)
     if not opened <= begun <= report.asked + RETRIED * report.asked or (
         not report.refused and whole and begun != opened
     ):
-        yield Reason.GENERATOR_COUNT, f"it counts {opened} streams, the backend {begun}"
+        yield Reason.GENERATOR_COUNT, f"it counts {opened} streams or WebSockets, the backend {begun}"
     if (whole and events != result.requests) or events < result.requests:
-        yield Reason.GENERATOR_COUNT, f"it counts {result.requests} events, the backend {events}"
+        yield Reason.GENERATOR_COUNT, f"it counts {result.requests} events or messages, the backend {events}"
     elif events == result.requests and sent_sum != report.sent_sum:
-        yield Reason.GENERATOR_TIME, "the send times that it read are not those that the backend sent"
+        yield Reason.GENERATOR_TIME, "the send times or round trips that it reports are not those that the backend has"
     began_s, ended_s = span_s
     if not began_s - CLOCK_S <= report.began_s <= report.ended_s <= ended_s + CLOCK_S:
         message = f"it reports {report.began_s:.3f} to {report.ended_s:.3f} s, the load was from {began_s:.3f} to {ended_s:.3f}"
         yield Reason.GENERATOR_TIME, message
     longest_s = max((result.latency.maximum_s or 0.0, report.gap_s, *report.first_s))
     if longest_s > result.duration_s + CLOCK_S + longest_s * MAX_CLOCK_SHARE:
-        yield Reason.GENERATOR_TIME, f"an event took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
+        yield Reason.GENERATOR_TIME, f"an event or message took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
     requests = replace(result, requests=opened, errors={"other": report.refused})
-    yield from _compare_counts(point, requests, observation, 0, "none")
+    yield from _compare_counts(point, requests, observation, 0, "none", PROBES_PER_S * observation.elapsed_s)
 
 
 def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
@@ -279,7 +281,7 @@ def _count_streams(point: LoadPoint) -> int:
 
 
 def _compare_counts(
-    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
+    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls, probes: float = 0.0
 ) -> Iterator[Fault]:
     """Yield a fault for each independent count that contradicts the generator's count of requests.
 
@@ -293,6 +295,7 @@ def _compare_counts(
         observation: What the lab observed during the load, with the other counts.
         body_bytes: The size of one body in bytes; 0 = the bytes on the link are not compared.
         tls: Where TLS ends: "none", "edge", "passthrough" or "reencrypt".
+        probes: The number of requests of the kubelet's probes that the proxy may have counted, too.
 
     Yields:
         A reason and a sentence for each fault.
@@ -305,7 +308,11 @@ def _compare_counts(
     segments = counters.get(f"{role}/InSegs")
     opened, link_bytes = counters.get(f"{role}/PassiveOpens"), counters.get("client/rx_bytes")
     slack = in_flight + MAX_COUNT_ERROR * highest
-    if proxy_requests is not None and tls != "passthrough" and not least - slack <= proxy_requests <= highest + slack:
+    if (
+        proxy_requests is not None
+        and tls != "passthrough"
+        and not least - slack <= proxy_requests <= highest + slack + probes
+    ):
         yield Reason.GENERATOR_COUNT, f"it counts {least} requests, the proxy {proxy_requests}"
     if h2_requests is not None and tls != "passthrough":
         wrong, planned = (least - h2_requests, "all") if point.protocol == "h2" else (h2_requests, "none")

@@ -1,4 +1,4 @@
-"""The regime of streams of events: what the client heard is compared with what the backend counted; delays and cuts are the outcome.
+"""The regime of streams of events and of WebSockets: the client's counts are compared with the backend's; delays and cuts are the outcome.
 
 The system is watched as under a steady load, and nothing may happen to it. The backend's page `/counts` is read right before the load and
 right after it.
@@ -28,7 +28,7 @@ Counts = Mapping[str, int]
 
 @dataclass(slots=True)
 class StreamedRegime(SteadyRegime):
-    """The way to make and judge a load with streams of Server-Sent Events, for one sample."""
+    """The way to make and judge a load with streams of Server-Sent Events or with WebSockets, for one sample."""
 
     _counts: list[Counts] = field(default_factory=list[Counts])
     """The backend's counts before and after the load."""
@@ -88,7 +88,9 @@ class StreamedRegime(SteadyRegime):
         )
         faults += send_canary(self.system, run.begun.endpoint, self.point).faults
         leftovers = run.begun.blank.leftovers.get("before")
-        outcome = outcomes.compute_stream_outcome(result.streams, result.latency, run.seen.usage, leftovers)
+        websocket = self.point.websocket
+        compute = outcomes.compute_websocket_outcome if websocket else outcomes.compute_stream_outcome
+        outcome = compute(result.streams, result.latency, run.seen.usage, leftovers)
         return LoadFindings(faults, (), {"outcome": outcome})
 
 

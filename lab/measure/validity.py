@@ -25,6 +25,8 @@ from lab.targets.common.sampler import TICK_S
 
 MIN_ACHIEVED = 0.99
 """The share of the offered rate, or of the due requests, that must be achieved."""
+MAX_LATE_PER_INTERVAL = 0.1
+"""The average lateness of messages, as a share of the time between two, from which on a generator did not keep its schedule (0.02 seen)."""
 MAX_STEAL = 0.01
 """The share of all CPU time from which on the hypervisor's steal invalidates a sample."""
 ALLOWED_TICKS = 3
@@ -304,9 +306,10 @@ def find_stream_faults(
     cpu_s: float | None = None,
     cpus: int | None = None,
 ) -> list[Fault]:
-    """Return all faults of a sample with streams of Server-Sent Events, each as a reason and a sentence.
+    """Return all faults of a sample with streams of Server-Sent Events or WebSockets, each as a reason and a sentence.
 
-    Streams that were refused or cut are part of the outcome, not faults.
+    Streams and WebSockets that were refused or cut are part of the outcome, not faults. So are WebSockets that a proxy answered with
+    another status than 101, even if it did so to all of them.
 
     Args:
         point: The planned load.
@@ -321,10 +324,14 @@ def find_stream_faults(
     """
     faults = [*credible.find_time_faults(point, result, observation, cpu_s, cpus)]
     faults += credible.find_stream_count_faults(point, result, counts, span_s, observation)
-    if not result.requests:
-        faults.append((Reason.TOO_SHORT, f"no event arrived on {point.connections * point.streams} streams"))
+    many = point.connections * point.streams
+    if not result.requests and not (point.websocket and result.errors.get("status") == many):
+        faults.append((Reason.TOO_SHORT, f"nothing arrived on {many} streams or WebSockets"))
     if body := result.errors.get("body", 0):
-        faults.append((Reason.ERRORS, f"{body} streams had other events than the backend sends"))
+        faults.append((Reason.ERRORS, f"{body} streams or WebSockets had other content than was sent"))
+    late_s, every_s = result.streams.late_s if result.streams else 0.0, point.every_s or 0.0
+    if late_s > MAX_LATE_PER_INTERVAL * every_s:
+        faults.append((Reason.RATE_NOT_ACHIEVED, f"a message was sent {late_s * 1e3:.0f} ms late on average"))
     faults += _check_saturation(generator_core, pinned=observation.cores is None)
     return [*faults, *_check_observation(point, observation, alone=True)]
 

@@ -67,8 +67,9 @@ class GeneratorLoad:
         protocol: The only protocol that the client speaks to the proxy: `h1` or `h2`.
         streams: The number of requests at once on each connection, for HTTP/2 only.
         traffic: A mix of requests that replaces the path in `url`; None = one page.
-        every_s: The seconds between two events of a stream of Server-Sent Events; None = the load has no such streams.
-        event_bytes: The bytes of padding in each event.
+        every_s: The seconds between two events of a stream of Server-Sent Events, or between two messages of a WebSocket; None =
+            the load has neither.
+        event_bytes: The bytes of padding in each event or message.
         held_s: The seconds for which the backend holds each event after its send time: a known delay.
 
     """
@@ -109,22 +110,26 @@ class GeneratorLoad:
 
 @dataclass(frozen=True, slots=True)
 class StreamReport:
-    """The part of a generator's report that is about streams of Server-Sent Events.
+    """The part of a generator's report that is about streams of Server-Sent Events or about WebSockets.
 
-    The delays of the events are in `GeneratorResult.latency`.
+    The delays of events, or the round trips of messages, are in `GeneratorResult.latency`.
 
     Attributes:
-        asked: The number of streams that the generator tried to open.
-        refused: The number of streams that were not opened: no connection, or a status other than 200.
-        cut: The number of streams that ended before their last event.
+        asked: The number of streams or WebSockets that the generator tried to open.
+        refused: The number of them that were not opened: no connection, or a status other than 200 (101 for a WebSocket).
+        cut: The number of them that the other side ended before their last event or message.
         began_s: When the generator began, in seconds since the epoch.
         ended_s: When the generator ended, in seconds since the epoch.
         coalesced: The number of events that arrived within 1 ms of the previous event on their stream.
         sent_sum: The sum of all events' send times in µs, each modulo 1000 s. The backend computes that sum, too.
-        first_s: The seconds from the opening of a stream to its first event, for each stream that had one.
+            For WebSockets it is the sum of the round trips in µs that messages told the backend.
+        first_s: The seconds from the opening of a stream to its first event, for each stream that had one; for each WebSocket
+            the seconds to the answer to its handshake.
         gap_s: The longest time between two events of a stream, in seconds; 0 if no stream had two events.
         cut_s: The shortest time from a stream's opening until it was cut, in seconds; None if none was cut.
-        cut_idle_s: The shortest time without an event before a stream was cut, in seconds; None if none was cut.
+        cut_idle_s: The shortest time without an event or message before one was cut, in seconds; None if none was cut.
+        lost: The number of messages that were sent and did not come back.
+        late_s: The seconds by which messages were sent later than due, on average.
 
     """
 
@@ -139,6 +144,8 @@ class StreamReport:
     gap_s: float
     cut_s: float | None
     cut_idle_s: float | None
+    lost: int = 0
+    late_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +174,8 @@ class GeneratorResult:
             count.
         timed: Whether latencies were reported.
         parts: The reports of the single generators, if several made the load.
-        streams: The report on streams of events, if the load has them. Then `requests` counts events, and `latency` has
-            their delays.
+        streams: The report on streams of events or WebSockets, if the load has them. Then `requests` counts events, or messages
+            that came back, and `latency` has their delays or round trips.
 
     """
 

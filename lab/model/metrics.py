@@ -48,7 +48,7 @@ class Metric:
         decimals: The largest number of decimals of a `difference`; other metrics have three significant digits.
         scale: The size of one `unit` in the unit that the lab computes in (seconds, bytes): 1e-3 for ms.
         kind: How two variants are compared: by "ratio" (steady loads); by "difference" (outcomes of disruptions and of
-            streams of events, which may be 0); "claim" = only where a published claim or a figure needs it.
+            streams of events or WebSockets, which may be 0); "claim" = only where a published claim or a figure needs it.
         label: The name in tables; empty = the title.
         heading: The heading of its column.
         column: The position of its column in the table of steady loads; 0 = no column.
@@ -422,9 +422,10 @@ METRICS: Mapping[str, Metric] = {
     "pending_s": Metric("replacement pending", "s", decimals=2),
     "replaced_s": Metric("until replaced", "s", decimals=2, primary=True),
     "streams": Metric("streams", better="neither", always=True),
+    "websockets": Metric("WebSockets", better="neither", always=True),
     "held": Metric("long-lived connections", better="neither"),
     "cut": Metric("of them cut", detail=True, primary=True),
-    "not_opened": Metric("not opened", detail=True),
+    "not_opened": Metric("not opened", detail=True, primary=True),
     "cut_s": Metric("first cut after", "s", "more", decimals=2),
     "cut_idle_s": Metric("silence before a cut", "s", "more", decimals=2, detail=True),
     "first_event_s": _ms("time to first event", decimals=2, seen="delays", always=True, primary=True),
@@ -436,6 +437,13 @@ METRICS: Mapping[str, Metric] = {
     "coalesced_share": Metric("events that came with the one before", "%", decimals=2, scale=0.01, always=True, primary=True),
     "cpu_per_event_s": Metric("CPU per event", "µs", decimals=1, scale=1e-6, always=True, primary=True),
     "stream_bytes": Metric("memory per open stream", "kB", decimals=1, scale=1e3, always=True, primary=True),
+    "lost_messages": Metric("messages lost", always=True, primary=True),
+    "opening_s": _ms("time to open a WebSocket", decimals=2, always=True, primary=True),
+    "round_trip_p50_s": _ms("round trip of a message, p50", decimals=2, always=True, primary=True),
+    "round_trip_p99_s": _ms("round trip of a message, p99", decimals=2, always=True, primary=True),
+    "round_trip_max_s": _ms("longest round trip", decimals=2, detail=True),
+    "cpu_per_message_s": Metric("CPU per message", "µs", decimals=1, scale=1e-6, always=True, primary=True),
+    "websocket_bytes": Metric("memory per open WebSocket", "kB", decimals=1, scale=1e3, always=True, primary=True),
     "transfers": Metric("transfers", better="neither"),
     "transfers_lost": Metric("transfers lost", detail=True),
     "transfer_rate": Metric("throughput", "MB/s", "more", decimals=1, scale=1e6, primary=True),
@@ -511,6 +519,7 @@ p50_before_s …  percentiles of good answers, counted from when they were due; 
 changes …       `lab.records.propagation` defines these
 reloads …       `lab.records.incidents` defines these
 streams …       of streams of events, with cut, not_opened, cut_s and all up to stream_bytes (`lab.records.outcomes.compute_stream_outcome`)
+websockets …    of WebSockets, with the same of cuts, and lost_messages up to websocket_bytes (`lab.records.outcomes.compute_websocket_outcome`)
 clock_error_s   the largest possible difference between the clocks of generator and events; values on one clock are free of it
 """
 
@@ -538,6 +547,13 @@ EVENT_OUTCOME_OF_METRIC = {
     "cpu_per_request": "cpu_per_event_s",
 }
 """The outcome of streams of events that corresponds to a metric of steady loads."""
+MESSAGE_OUTCOME_OF_METRIC = {
+    **dict.fromkeys(("p50", "p90"), "round_trip_p50_s"),
+    **dict.fromkeys(("p99", "p99.9"), "round_trip_p99_s"),
+    "errors": "cut",
+    "cpu_per_request": "cpu_per_message_s",
+}
+"""The outcome of WebSockets that corresponds to a metric of steady loads."""
 
 if TYPE_CHECKING:
     Primary = str

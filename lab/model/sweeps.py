@@ -50,6 +50,11 @@ A timeout ends a little later than it should. Without spare connections some req
 second and 2 s).
 """
 
+WEBSOCKET_GENERATOR = "k6-websocket"
+"""The generator whose loads are WebSockets."""
+OWN_RATE = ("events", WEBSOCKET_GENERATOR)
+"""The generators of events and messages, of which one comes every `every_s` on each connection."""
+
 Blocks = Annotated[int, Field(ge=1, le=1000)]
 Connections = Annotated[int, Field(ge=1, le=100_000)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000)]
@@ -208,15 +213,20 @@ class LoadPoint(Record, strict=True):
 
     @property
     def has_outcome(self) -> bool:
-        """True if this load's results are in `Sample.outcome`: it has a disruption, or it holds streams of events."""
+        """True if this load's results are in `Sample.outcome`: it has a disruption, or it holds streams of events or WebSockets."""
         return self.disturbance is not None or self.every_s is not None
+
+    @property
+    def websocket(self) -> bool:
+        """True if the connections of this load are WebSockets, on which messages are sent back."""
+        return self.generator == WEBSOCKET_GENERATOR
 
     @property
     def why_alone(self) -> str:
         """The reason, in words, why no pair (two variants at once) can be measured under this load; empty if one can."""
         reasons = {
             "what is done to a system is bound to it alone": self.disturbance is not None or self.control,
-            "streams are held through one system at a time": self.every_s is not None,
+            "streams and WebSockets are held through one system at a time": self.every_s is not None,
             "queues, ports or files run out": bool(self.subject),
             "a number of requests has no slices": self.requests is not None,
             "several generators make it": self.generators > 1,
@@ -327,9 +337,9 @@ class PointSpec(Record, strict=True):
     streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load)")
     every_s: Annotated[float, Field(ge=0.01, le=3600)] | None = Field(
         default=None,
-        description="each connection (of HTTP/2 each of its `streams`) is a stream of Server-Sent Events, one every so many seconds (events)",
+        description="each connection (of HTTP/2 each of its `streams`) is a stream of Server-Sent Events, one every so many seconds (events), or a WebSocket with such messages (k6-websocket)",
     )
-    event_bytes: int = Field(default=200, ge=1, le=16_000, description="bytes of padding in each event")
+    event_bytes: int = Field(default=200, ge=1, le=16_000, description="bytes of padding in each event or message")
     held_s: float = Field(
         default=0.0,
         ge=0,
@@ -414,13 +424,13 @@ class PointSpec(Record, strict=True):
                 f"generators: only k6 is run as several at once, not {self.generator}",
             ),
             (
-                (self.every_s is not None) is not (self.generator == "events"),
-                'every_s: streams of events are made by generator = "events", and by no other',
+                (self.every_s is not None) is not (self.generator in OWN_RATE),
+                'every_s: streams of events are made by generator = "events", messages by "k6-websocket", and neither by another',
             ),
             (
                 self.every_s is not None
                 and bool(self.rate_rps or self.of_knee or self.requests or self.disturbance or self.generators > 1),
-                "every_s: events come at their own rate: leave out rate_rps, of_knee, requests, disturbance and generators",
+                "every_s: events and messages come at their own rate: leave out rate_rps, of_knee, requests, disturbance and generators",
             ),
             (
                 several and bool(self.alone or self.subject or self.requests),

@@ -1,4 +1,4 @@
-"""The outcome of a disruption as numbers, computed from a log of requests, events and usage; and that of streams of events.
+"""The outcome of a disruption as numbers, computed from a log of requests, events and usage; and that of event streams and WebSockets.
 
 This is the only place that defines each number. Comparing and claiming are left to `lab.analysis.summary`. Nothing is guessed: what
 the logs do not show is None, and what a kind of disruption does not have is left out. All times are seconds by the lab's clock; nothing here
@@ -79,16 +79,13 @@ def compute_stream_outcome(
         The name of the metric (`DIFFERENCES`) → number. None = unknown; absent = it does not apply.
 
     """
-    role = "proxy" if "proxy" in usage else "backend"
-    used, held_bytes = usage.get(role), before.memory_bytes.get(role) if before is not None else None
-    events, opened = delays.total, report.asked - report.refused
+    events = delays.total
+    cpu_s, open_bytes = _share_usage(report, events, usage, before)
     first_s = np.sort(np.array(report.first_s))
     followed = events - first_s.size
     return {
         "streams": float(report.asked),
-        "cut": float(report.cut),
-        "not_opened": float(report.refused),
-        **({"cut_s": report.cut_s, "cut_idle_s": report.cut_idle_s} if report.cut else {}),
+        **_count_ends(report),
         "first_event_s": float(np.median(first_s)) if first_s.size else None,
         "first_event_max_s": float(first_s[-1]) if first_s.size else None,
         "delay_p50_s": delays.quantile_s(0.5),
@@ -96,9 +93,51 @@ def compute_stream_outcome(
         "delay_max_s": delays.maximum_s,
         "stream_gap_s": report.gap_s if followed else None,
         "coalesced_share": report.coalesced / followed if followed else None,
-        "cpu_per_event_s": used.cpu_s / events if used is not None and events else None,
-        "stream_bytes": (used.rss_bytes - held_bytes) / opened if used and held_bytes is not None and opened else None,
+        "cpu_per_event_s": cpu_s,
+        "stream_bytes": open_bytes,
     }
+
+
+def compute_websocket_outcome(
+    report: StreamReport, round_trips: Histogram, usage: Mapping[str, Usage], before: Leftovers | None
+) -> Outcome:
+    """Return every number of WebSockets, by the names of `DIFFERENCES`.
+
+    Args:
+        report: What the generator reports of its WebSockets.
+        round_trips: The round trips of all messages.
+        usage: What each role used during the load; costs are those of the proxy, or of the backend where there is no proxy.
+        before: The state before the WebSockets, with each role's memory then; None: not known.
+
+    """
+    cpu_s, open_bytes = _share_usage(report, round_trips.total, usage, before)
+    return {
+        "websockets": float(report.asked),
+        **_count_ends(report),
+        "lost_messages": float(report.lost),
+        "opening_s": float(np.median(report.first_s)) if report.first_s else None,
+        "round_trip_p50_s": round_trips.quantile_s(0.5),
+        "round_trip_p99_s": round_trips.quantile_s(0.99),
+        "round_trip_max_s": round_trips.maximum_s,
+        "cpu_per_message_s": cpu_s,
+        "websocket_bytes": open_bytes,
+    }
+
+
+def _count_ends(report: StreamReport) -> Outcome:
+    """Return how many streams or WebSockets were cut, after what time, and how many were not opened."""
+    times = {"cut_s": report.cut_s, "cut_idle_s": report.cut_idle_s} if report.cut else {}
+    return {"cut": float(report.cut), "not_opened": float(report.refused), **times}
+
+
+def _share_usage(
+    report: StreamReport, messages: int, usage: Mapping[str, Usage], before: Leftovers | None
+) -> tuple[float | None, float | None]:
+    """Return the CPU seconds for each event or message, and the bytes of memory for each opened stream or WebSocket."""
+    role, opened = "proxy" if "proxy" in usage else "backend", report.asked - report.refused
+    used, held_bytes = usage.get(role), before.memory_bytes.get(role) if before is not None else None
+    cpu_s = used.cpu_s / messages if used is not None and messages else None
+    return cpu_s, (used.rss_bytes - held_bytes) / opened if used and held_bytes is not None and opened else None
 
 
 def find_disruption_window(point: LoadPoint, events: pl.DataFrame, began_s: float) -> tuple[float, float]:

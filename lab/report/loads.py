@@ -11,6 +11,11 @@ from lab.stats.units import format_bytes, format_duration
 
 def describe_load(point: LoadPoint) -> str:
     """Return the load of a load point in words: `64 connections, closed loop, 5 s, 1kB.bin, new connection per request`."""
+    if point.websocket:
+        many = f"{point.connections:,} WebSockets{f', TLS {point.tls}' if point.tls not in ('none', 'routed') else ''}"
+        return (
+            f"{many}, a message of {point.event_bytes} bytes every {point.every_s:g} s on each, {point.duration_s:g} s"
+        )
     if point.every_s is not None:
         many = f"{point.connections * point.streams:,} streams" + (
             f" on {point.connections:,} connections" * (point.streams > 1)

@@ -228,7 +228,9 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: inconclusive (Holm-adjusted p > {ALPHA})"
     if _has_marks(rows):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
-    if any(row.point.every_s is not None for row in measured):
+    if any(row.point.websocket for row in measured):
+        yield from _list_websocket_notes(measured)
+    elif any(row.point.every_s is not None for row in measured):
         yield from _list_stream_notes(measured)
     elif measured:
         yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
@@ -266,6 +268,18 @@ def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
             else "no number of streams that was tried has a p99 delay below 1 ms"
         )
         yield f"without a proxy: {most}{f'; {min(missed):,} have {p99_s[min(missed)] * 1e3:.2g} ms' if missed else ''}"
+
+
+def _list_websocket_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
+    """Yield the notes about WebSockets: how to read them, and what generator and backend take without a proxy."""
+    yield "round trip: from sending a message until k6 has it back, with what k6 takes; lost: sent, and not back within the timeout"
+    yield "memory per open WebSocket: the proxy's at its peak, less that before, divided by their number"
+    for row in rows:
+        median, high = (row.cell.level(name) for name in ("round_trip_p50_s", "round_trip_p99_s"))
+        if row.cell.cpu_of == "backend" and row.arm.role != "again" and median is not None and high is not None:
+            rate = row.point.connections / (row.point.every_s or inf)
+            times = f"p50 {median.value * 1e3:.2f} ms, p99 {high.value * 1e3:.2f} ms"
+            yield f"without a proxy: {row.point.connections:,} WebSockets, {rate:,.0f} messages a second: {times}"
 
 
 def _has_marks(rows: Sequence[SummaryRow]) -> bool:

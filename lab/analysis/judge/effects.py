@@ -30,6 +30,7 @@ from lab.model.design import CONCURRENT, SHARED
 from lab.model.metrics import (
     DIFFERENCES,
     EVENT_OUTCOME_OF_METRIC,
+    MESSAGE_OUTCOME_OF_METRIC,
     METRICS,
     OUTCOME_OF_METRIC,
     QUANTILES,
@@ -481,9 +482,10 @@ def lengths_agree(pair: CellPair, metric: str) -> bool:
 def outcome_metric(metric: str | None, point: LoadPoint) -> str | None:
     """Return the outcome of a load point that corresponds to a variant's primary metric; None if there is none.
 
-    An outcome is a metric of a disruption or of streams of events, such as `failed`.
+    An outcome is a metric of a disruption or of streams of events or WebSockets, such as `failed`.
     """
-    outcomes = OUTCOME_OF_METRIC if point.disturbance is not None else EVENT_OUTCOME_OF_METRIC
+    own_rate = MESSAGE_OUTCOME_OF_METRIC if point.websocket else EVENT_OUTCOME_OF_METRIC
+    outcomes = OUTCOME_OF_METRIC if point.disturbance is not None else own_rate
     carried = outcomes.get(metric or "", metric)
     return carried if carried in DIFFERENCES else None
 

@@ -65,8 +65,20 @@ With heads, sentences and legend these make 40 lines.
 """
 PASSED = "passed"
 """The decision about a noise check whose interval includes 0; `failed` where it does not."""
-ALWAYS = ("requests", "failed", "gap_s", "cut", "first_event_s", "delay_p50_s", "delay_p99_s", "coalesced_share")
-"""The outcomes of a disruption or of streams of events that default output has, besides the primary metric and what differs."""
+ALWAYS = (
+    "requests",
+    "failed",
+    "gap_s",
+    "cut",
+    "first_event_s",
+    "delay_p50_s",
+    "delay_p99_s",
+    "coalesced_share",
+    "round_trip_p50_s",
+    "round_trip_p99_s",
+    "lost_messages",
+)
+"""The outcomes of disruptions, streams of events and WebSockets that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
 """The ratio above which a number that every system has is shown: to the control run, or to the time before the disruption."""
 

@@ -195,7 +195,9 @@ class ClusterTarget:
                 reason = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, reason, "measure it with --target local")
             if point.every_s is not None:
-                reason = f"point {point.name} needs one clock for backend and client, and the backend of event streams"
+                reason = (
+                    f"point {point.name} needs the lab's own backend, which is in no registry, and one clock with it"
+                )
                 raise NotMeasurableError("streams", variant.name, reason, "measure it with --target local or apiserver")
         if any(objects.find_role(obj) == "balancer" for obj in manifests):
             reason = "its load balancer is a process of the lab's, which is no way into a cluster here"

@@ -48,11 +48,11 @@ class Kill:
     blocks: int
     trouble: Literal["none", "full disk", "paused server"] = "none"
     variant: str = "ingress-nginx"
-    streams: bool = False
-    """Whether the load is streams of events, which are open when it comes."""
+    held_by: str = ""
+    """The generator of a load of streams of events or WebSockets, which are open when it comes; empty = another load."""
 
     def __str__(self) -> str:
-        return f"{'streams-' if self.streams else ''}{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(
+        return f"{self.held_by}{'-' * bool(self.held_by)}{self.variant}-{self.target}-{self.blocks}-{self.trouble}-{self.seed}".replace(
             " ", "-"
         )
 
@@ -60,7 +60,8 @@ class Kill:
 FIRST = Kill(1, "local", PAIRED)
 TWO_PLANES = Kill(456762944, "local", ONE, variant="envoy-gateway")
 """Its controller starts the proxy: three generations of processes in one container. By this seed it comes before its baseline."""
-IN_STREAMS = Kill(45, "local", PLAIN, variant="envoy", streams=True)
+IN_STREAMS = Kill(45, "local", PLAIN, variant="envoy", held_by="events")
+IN_WEBSOCKETS = Kill(46, "local", PLAIN, variant="haproxy", held_by="k6-websocket")
 STREAMS = """
 title = "streams"
 question = "?"
@@ -68,7 +69,7 @@ blocks = 1
 
 [[points]]
 name = "streams"
-generator = "events"
+generator = "GENERATOR"
 connections = 50
 every_s = 0.05
 duration_s = 6
@@ -189,7 +190,8 @@ def survives(kill: Kill, folder: Path) -> None:
         pytest.skip("no cluster is up: `just up kind`")
     (folder / "scratch").mkdir()
     (folder / "runs").mkdir()
-    (folder / "tiny.toml").write_text(STREAMS if kill.streams else f"{TINY}attempts = 2\n")
+    held = STREAMS.replace("GENERATOR", kill.held_by)
+    (folder / "tiny.toml").write_text(held if kill.held_by else f"{TINY}attempts = 2\n")
     lot = random.Random(kill.seed)
     with small(folder, kill.trouble == "full disk"):
         asked = [kill.variant, f"--target={kill.target}", f"--sweep={folder / 'tiny.toml'}"]
@@ -241,6 +243,6 @@ def test_a_run_that_is_killed_in_the_middle_leaves_nothing(kill: Kill, tmp_path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kill", [*TWENTY, *SUCCESSORS, TWO_PLANES, IN_STREAMS], ids=str)
+@pytest.mark.parametrize("kill", [*TWENTY, *SUCCESSORS, TWO_PLANES, IN_STREAMS, IN_WEBSOCKETS], ids=str)
 def test_one_killed_anywhere_leaves_nothing_and_is_finished(kill: Kill, tmp_path: Path) -> None:
     survives(kill, tmp_path)

@@ -28,7 +28,17 @@ from lab.model.traffic import Traffic
 from lab.stats.histogram import Histogram
 from lab.tests.support.recorded import CASES, case, golden
 
-WHOLE = ["wrk/ok", "wrk2/ok", "hey/ok", "k6/ok-open", "k6/ok-closed", "h2load/ok-closed", "h2load/streams", "events/ok"]
+WHOLE = [
+    "wrk/ok",
+    "wrk2/ok",
+    "hey/ok",
+    "k6/ok-open",
+    "k6/ok-closed",
+    "h2load/ok-closed",
+    "h2load/streams",
+    "events/ok",
+    "k6-websocket/ok",
+]
 LOAD = GeneratorLoad(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration_s=30)
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
 MANY = GeneratorLoad("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
@@ -291,7 +301,15 @@ REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("events", STREAMS, {"keepalive": False}, "no connection to keep"),
     ("events", STREAMS, {"hosts": HOSTS}, "one host only"),
     ("events", STREAMS, {"protocol": "h2"}, "HTTP/2 is spoken over TLS here"),
-    ("k6", LOAD, {"every_s": 0.1}, "only the generator events holds streams"),
+    ("k6", LOAD, {"every_s": 0.1}, "only the generators events and k6-websocket"),
+    ("k6-websocket", LOAD, {}, "needs every_s"),
+    ("k6-websocket", STREAMS, {"rate_rps": 10.0}, "at their own rate"),
+    ("k6-websocket", STREAMS, {"requests": 10}, "not for a number of requests"),
+    ("k6-websocket", STREAMS, {"keepalive": False}, "no connection to keep"),
+    ("k6-websocket", STREAMS, {"resumption": True}, "no session to resume"),
+    ("k6-websocket", STREAMS, {"held_s": 0.1}, "held_s is for events"),
+    ("k6-websocket", STREAMS, {"hosts": HOSTS}, "one host only"),
+    ("k6-websocket", STREAMS, {"streams": 2}, "only h2load"),
     *((name, LOAD, {**TLS, "answers": (404,), "rate_rps": 50.0}, "only k6 and wrk") for name in ("oha", "h2load")),
     *((name, LOAD, {"traffic": MIX}, "only k6 makes a mix") for name in ("wrk", "hey")),
     *((name, LOAD, {"traffic": MIX, **AT_RATE}, "only k6 makes a mix") for name in ("wrk2", "oha")),
@@ -328,7 +346,7 @@ NONSENSE = [
 @pytest.mark.parametrize("name", sorted(GENERATORS))
 def test_a_load_that_is_none_is_refused_by_all(name: str) -> None:
     rate = None if "closed" in get_generator(name).models else 100.0
-    load = replace(STREAMS if name == "events" else LOAD, rate_rps=rate, **TLS)
+    load = replace(STREAMS if get_generator(name).own_backend else LOAD, rate_rps=rate, **TLS)
     assert get_generator(name).refusal(load) is None
     assert [taken for by, taken in TAKEN if by == name and get_generator(name).refusal(taken)] == []
     for changes in NONSENSE:

@@ -67,6 +67,7 @@ class FakeGenerator:
     stand_ins: tuple[str, ...] = ()
     logs_requests: bool = False
     own: bool = False
+    own_backend: bool = False
     protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
 
     def version(self, output: str) -> str | None:

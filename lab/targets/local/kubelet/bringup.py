@@ -28,8 +28,8 @@ from lab.targets.local.sandbox.network import Network, NetworkPlace
 
 PODS = STATE / "pods"
 """The folder of all pods' folders."""
-EVENTS_IMAGE = "lab/events-backend"
-"""The image of the lab's own backend for streams of events, in no registry; here its program runs."""
+OWN_IMAGES = ("lab/events-backend", "lab/websocket-backend")
+"""The images of the lab's own backends for streams of events and WebSockets, in no registry; here their programs run."""
 
 
 def realise(context: Context) -> Realisation:
@@ -44,8 +44,9 @@ def realise(context: Context) -> Realisation:
             has no command.
 
     """
-    if is_repository_of(EVENTS_IMAGE, context.container.repository):
-        program = programs.provide_own_program(Path(EVENTS_IMAGE).name)
+    own = next((image for image in OWN_IMAGES if is_repository_of(image, context.container.repository)), None)
+    if own is not None:
+        program = programs.provide_own_program(Path(own).name)
         return Realisation((program.inside,), context.container.env, programs={program.inside: program.file})
     system = find(context.container.repository)
     # A load balancer serves no routes, whatever program it runs.

@@ -96,7 +96,7 @@ def measured_here(generator: FakeGenerator, name: str) -> tuple[Measured, str, d
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, of in GENERATORS.items() if name != "h2load" and not of.own]
+    "name", [name for name, of in GENERATORS.items() if name != "h2load" and not of.own_backend]
 )  # of TLS, of streams alone
 @pytest.mark.parametrize("of", SCENARIOS.values(), ids=lambda each: each.name)
 def test_every_generator_takes_every_scenario(name: str, of: Any) -> None:

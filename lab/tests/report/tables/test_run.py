@@ -466,7 +466,9 @@ def test_absolute_values_stand_apart_and_not_for_what_is_inconclusive_unless_ask
     assert effect_of(summary, "keepalive", "p99").decision is Decision.INCONCLUSIVE
     text = printed(summary)
     differences, absolutes = text.split("Absolute values of each alone")
-    assert "Do not compare rows" in absolutes and "whose difference is inconclusive are left out (keepalive)" in absolutes
+    assert (
+        "Do not compare rows" in absolutes and "whose difference is inconclusive are left out (keepalive)" in absolutes
+    )
     rows = [line for line in absolutes.splitlines() if line.startswith("keepalive")]
     assert len(rows) == 1, "at the ceiling, where its primary metric is not judged"
     assert "more rows" not in text, "all fit"

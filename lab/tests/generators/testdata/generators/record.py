@@ -47,6 +47,11 @@ http {{
     location = /events {{ proxy_pass http://127.0.0.1:8080/events; proxy_http_version 1.1; proxy_buffering off; }}
     location = /held {{ proxy_pass http://127.0.0.1:8080/events; proxy_http_version 1.0; }}
     location = /cut {{ proxy_pass http://127.0.0.1:8080/events; proxy_http_version 1.1; proxy_read_timeout 1s; proxy_buffering off; }}
+    location = /websocket {{ proxy_pass http://127.0.0.1:8080/websocket/echo; proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection upgrade; }}
+    location = /websocket-cut {{ proxy_pass http://127.0.0.1:8080/websocket/echo; proxy_http_version 1.1; proxy_read_timeout 1s;
+      proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }}
+    location = /websocket-http {{ proxy_pass http://127.0.0.1:8080/websocket/echo; }}
     location = /flaky {{ if ($drop) {{ return 444; }} alias {folder}/1kb; }}
   }}
 }}
@@ -88,17 +93,20 @@ def main(names: list[str]) -> None:
         Path(folder, "s.pem").write_text(Path(folder, "s.pem").read_text() + Path(folder, "c.pem").read_text())
         Path(folder, "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT, tls=TLS))
         server = subprocess.Popen(["nginx", "-p", folder, "-c", f"{folder}/nginx.conf"])
-        streams = subprocess.Popen([provide_own_program("events-backend").file])
+        wanted = [name for name in CASES if not names or {name, name.partition("/")[0]} & {*names}]
         try:
-            until(lambda: answers(URL) and answers(STREAMS), "nginx or the backend of events does not answer")
-            for name in CASES:
-                wanted = not names or name in names or name.partition("/")[0] in names
-                if wanted and name != NOT_RECORDED:
-                    record(name)
+            for backend in ("events-backend", "websocket-backend"):
+                own = subprocess.Popen([provide_own_program(backend).file])
+                until(lambda: answers(URL) and answers(STREAMS), f"nginx or {backend} does not answer")
+                for name in wanted:
+                    websocket = name.startswith("k6-websocket/")
+                    if websocket is (backend == "websocket-backend") and name != NOT_RECORDED:
+                        record(name)
+                own.terminate()
+                own.wait(10)
         finally:
-            for process in (server, streams):
-                process.terminate()
-                process.wait(10)
+            server.terminate()
+            server.wait(10)
 
 
 if __name__ == "__main__":
