@@ -239,6 +239,9 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
         )
         do = f"{'choose' if system else 'apply'} it only if the first matters more to you"
         return Verdict(arm, "mixed", message, f"better in {good}, worse in {bad}: {do}", snippet)
+    if better == {True} and (titles := _list_worse_outcomes(summary, arm)):
+        do = f"better in that, worse in {', '.join(titles)}: {'choose' if system else 'apply'} it only if the first matters more to you"
+        return Verdict(arm, "mixed", message, do, snippet)
     if system:  # what it is compared with may have ended: nobody is advised to stay with that
         good = f"better than {against}: choose it if its behaviour suits you"
         bad = f"worse than {against}: plan for that if you choose it"
@@ -253,6 +256,24 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
             found = f"{message}, in the blocks that worked ({lost})"
             return Verdict(arm, "mixed", found, "apply it only once all of them do", snippet)
     return Verdict(arm, "apply", message, "apply it", snippet)
+
+
+def _list_worse_outcomes(summary: Summary, arm: str) -> list[str]:
+    """Return the titles of outcomes, the primary one apart, in which an arm is clearly worse than its baseline; at most three.
+
+    Only disrupted loads and streams have outcomes. Parts of another outcome are left out.
+    """
+    effects = [
+        effect
+        for row in summary.rows
+        if summary.disturbed and row.arm.name == arm and not row.point.control
+        for effect in row.effects
+        if effect.marked
+        and not effect.primary
+        and effect.decision is Decision.WORSE
+        and not find_metric(effect.metric).detail
+    ]
+    return list(dict.fromkeys(find_metric(effect.metric).title for effect in effects))[:3]
 
 
 def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
