@@ -62,7 +62,9 @@ def _wrap(line: Text, limit: int) -> list[Text]:
     indent = len(line.plain) - len(line.plain.lstrip()) + HANGING
     starts, column = [0], 0
     for word in re.finditer(r"\s*\S+", line.plain):
-        if column + cell_len(word[0]) > limit and column:
+        if "\n" in word[0]:  # the text has a line break of its own there
+            column = cell_len(word[0].rpartition("\n")[2])
+        elif column + cell_len(word[0]) > limit and column:
             starts.append(word.start())
             column = indent + cell_len(word[0].lstrip())
         else:

@@ -17,7 +17,7 @@ setup() {
   lab aa --sweep "$sweep" --blocks 6 --seed 1
   ((status <= 1)) || fail "$stderr" # 1: the machine was noisy
   [[ $stderr == *"compares   ingress-nginx-null-1 with ingress-nginx; the baseline with itself (noise check)"* ]] || fail "$stderr"
-  [[ ${lines[-1]} == *"just "* ]] || fail "it does not end in something to do: $output"
+  [[ $(unwrapped "$output") == *"just bench ingress-nginx+KNOB --sweep $sweep --resolve "*" would take "* ]] || fail "it does not end in something to do: $output"
   run_id=$(basename "$LAB_RUNS"/*)
   printed=$output
   lab aa "$run_id"

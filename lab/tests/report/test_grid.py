@@ -43,6 +43,15 @@ def _lines(*parts: Grid | Sentences | Notes, limit: int | None = None) -> list[s
     return [line.plain for line in render_terminal(parts, limit)]
 
 
+def test_a_line_break_of_the_text_begins_a_line_of_its_own() -> None:
+    """A command on such a line stays whole, whatever stands before it."""
+    command = f"  just bench {'x' * 60}"
+    sentence = make_sentence(f"{'word ' * 30}end:\n{command}", "")
+    printed = io.StringIO()
+    print_parts(Console(file=printed, width=80), [sentence], 80)
+    assert command in printed.getvalue().splitlines()
+
+
 def _rows() -> tuple[TableRow, ...]:
     return (
         make_row("baseline", "64,773", "2.31", "", under=[CEILING]),
