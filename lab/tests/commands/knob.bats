@@ -30,7 +30,7 @@ PYTHON
   run git -C "$root" ls-files --others --cached -- "manifests/components/$knob"
   assert_output "" # it is an example, and not in the lab
   run python -m lab list "$knob"
-  assert_line --regexp "^$knob +"
+  assert_line --regexp "^ *$knob +"
   run --separate-stderr timeout 300 python -m lab bench "ingress-nginx+$knob" --sweep smoke --blocks 1
   ((status < 2)) || fail "$stderr"
   assert_output --partial "ingress-nginx+$knob"
