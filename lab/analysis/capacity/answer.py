@@ -233,27 +233,21 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
     low_cost_s, high_cost_s = median(low.costs_s), median(high.costs_s)
     blocks = min(len(low.costs_s), len(high.costs_s))
     basis = f"{low.point.page}, between {low.text} and {high.text}; {format_blocks(blocks)} of {low.arm.name}"
-    share = (utilisation - low_busy) / (high_busy - low_busy)
+    position = (utilisation - low_busy) / (high_busy - low_busy)
     if low.point.rate_rps and high.point.rate_rps:
-        weights = np.array([(1 - share) * low.point.rate_rps, share * high.point.rate_rps]) / (
-            low.point.rate_rps + share * (high.point.rate_rps - low.point.rate_rps)
-        )
-        draws = (
-            weights[0] * low_draws + weights[1] * high_draws
-            if low_draws is not None and high_draws is not None
-            else None
-        )
-        value_s = float(weights @ (low_cost_s, high_cost_s))
+        upper_rps = position * high.point.rate_rps
+        position = spread = upper_rps / (upper_rps + (1 - position) * low.point.rate_rps)
         caution = "no load was measured near it: the price follows from the proxy's idle cost and marginal cost, the line through both loads"
-        return RequestCost(value_s, draws, blocks, basis, caution, (low, high))
+    else:
+        spread = np.random.default_rng(SEED).uniform(size=DRAWS)
+        caution = (
+            f"no load was measured near {100 * utilisation:.0f} % busy: the price is that of the proxy's idle share between the two,"
+            " which is a model; its interval is all between them"
+        )
+    value_s = low_cost_s + (high_cost_s - low_cost_s) * position
     draws = None
     if low_draws is not None and high_draws is not None:
-        draws = low_draws + (high_draws - low_draws) * np.random.default_rng(SEED).uniform(size=DRAWS)
-    value_s = low_cost_s + (high_cost_s - low_cost_s) * share
-    caution = (
-        f"no load was measured near {100 * utilisation:.0f} % busy: the price is that of the proxy's idle share between the two,"
-        " which is a model; its interval is all between them"
-    )
+        draws = low_draws + (high_draws - low_draws) * spread
     return RequestCost(value_s, draws, blocks, basis, caution, (low, high))
 
 
