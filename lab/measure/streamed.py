@@ -88,9 +88,7 @@ class StreamedRegime(SteadyRegime):
         )
         faults += send_canary(self.system, run.begun.endpoint, self.point).faults
         leftovers = run.begun.blank.leftovers.get("before")
-        websocket = self.point.websocket
-        compute = outcomes.compute_websocket_outcome if websocket else outcomes.compute_stream_outcome
-        outcome = compute(result.streams, result.latency, run.seen.usage, leftovers)
+        outcome = outcomes.choose_stream_outcome(self.point)(result.streams, result.latency, run.seen.usage, leftovers)
         return LoadFindings(faults, (), {"outcome": outcome})
 
 

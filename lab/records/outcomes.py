@@ -7,7 +7,7 @@ reads a clock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,11 @@ def compute_stream_outcome(
         "cpu_per_event_s": cpu_s,
         "stream_bytes": open_bytes,
     }
+
+
+def choose_stream_outcome(point: LoadPoint) -> Callable[..., Outcome]:
+    """Return the function that computes the outcome of a load with streams of events, or of one with WebSockets."""
+    return compute_websocket_outcome if point.websocket else compute_stream_outcome
 
 
 def compute_websocket_outcome(

@@ -43,7 +43,7 @@ from lab.model.steadiness import Steadiness
 from lab.model.sweeps import LoadPoint
 from lab.records import tables
 from lab.records.folders import SAMPLE_RECORD, FolderForm
-from lab.records.outcomes import compute_outcome, compute_stream_outcome, compute_websocket_outcome
+from lab.records.outcomes import choose_stream_outcome, compute_outcome
 from lab.records.packed import BRINGUPS, PackedForm, is_packed
 from lab.records.renamed import RenamedNames, find_renamed, rename_run, rename_sample
 from lab.records.steadiness import judge_unjudged
@@ -714,8 +714,7 @@ class Reparsed(RunStore):
         result = self.result(sample)
         if result.streams is not None and sample.outcome:
             before = sample.leftovers.get("before")
-            compute = compute_websocket_outcome if sample.point.websocket else compute_stream_outcome
-            reparsed = compute(result.streams, result.latency, sample.usage, before)
+            reparsed = choose_stream_outcome(sample.point)(result.streams, result.latency, sample.usage, before)
             sample = sample.model_copy(update={"outcome": reparsed})
         elif sample.outcome:
             # events and usage are as they were stored: only the running system could show them
