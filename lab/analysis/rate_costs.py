@@ -18,6 +18,7 @@ from lab.analysis.aggregate.cells import ArmCell
 from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
+from lab.stats.units import format_rate
 
 LEAST_SPREAD = 2.0
 """The least ratio of the highest rate to the lowest from which a line through both says something about rate 0."""
@@ -75,6 +76,11 @@ def format_cost(estimate: stats.Estimate, is_marginal: bool, signed: bool) -> tu
     text = f"{estimate.effect * scale:{'+' if signed else ''}.3g} {unit}"
     ends = "–" if estimate.interval is None else f"[{', '.join(f'{end * scale:+.3g}' for end in estimate.interval)}]"
     return text.replace("-", "−"), ends.replace("-", "−")
+
+
+def format_even_rate(rate_rps: float) -> str:
+    """Format the rate at which idle cost and marginal cost are equal, with two significant digits: `150`."""
+    return format_rate(float(f"{rate_rps:.2g}"))
 
 
 def compute_rate_costs(summary: Summary) -> list[RateCost]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lab.analysis import rerun
+from lab.analysis.explain.notes import describe_direct_streams
 from lab.analysis.explain.run import (
     WORDS,
     Verdict,
@@ -28,13 +29,13 @@ from lab.analysis.explain.run import (
 from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import Summary, SummaryRow
-from lab.analysis.rate_costs import compute_rate_costs, format_cost
+from lab.analysis.rate_costs import RateCost, compute_rate_costs, format_cost, format_even_rate
 from lab.model.metrics import find_metric
 from lab.model.names import BRING_UP_S, OUTPUT_WIDTH
 from lab.model.run import RunRecord
 from lab.stats import paired as stats
 from lab.stats.power import compute_mde, count_blocks_to_detect
-from lab.stats.units import format_blocks, format_duration, format_rate, format_seconds
+from lab.stats.units import format_blocks, format_duration
 from lab.systems.table import SYSTEMS
 
 MOST_VERDICTS, MOST_LOADS = 3, 3
@@ -51,8 +52,6 @@ LIMITS = {
     "waiting": "no CPU: it waited for something else",
 }
 """What limited a closed loop (`lab.model.bottleneck`), in words; of several limits at one load the first is named."""
-LEAST_DELAY_S = 1e-3
-"""The p99 delay of an event, without a proxy, up to which backend and client are said to hold so many streams."""
 FIRST_STEP = "just bench keepalive"
 """The command that a run without a variant recommends."""
 
@@ -74,7 +73,8 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
     yield from _list_verdicts(summary, run_verdicts)
     if not summary.rows:
         return
-    yield from ((line, ()) for line in _describe_direct_streams(summary))
+    if all(row.arm.variant == "direct" for row in summary.rows):
+        yield from ((line, ()) for line in describe_direct_streams(summary.rows))
     yield describe_noise(summary), ()
     if not run_verdicts and (resolution := _describe_resolution(summary)):
         yield f"{resolution}; next: {FIRST_STEP}", ()
@@ -89,29 +89,6 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         )
     if more := _suggest_blocks(summary, record):
         yield more, ()
-
-
-def _describe_direct_streams(summary: Summary) -> Iterator[str]:
-    """Yield how exact delays of events are, and how many streams of events backend and client hold, in a run without a proxy."""
-    if any(row.arm.variant != "direct" for row in summary.rows):
-        return
-    known: dict[float, list[float]] = {}
-    held: dict[int, list[float]] = {}
-    for row in summary.rows:
-        delays = [row.cell.values.get(name) or {} for name in ("delay_p50_s", "delay_p99_s")]
-        middle_s, high_s = ([value for value in values.values() if value is not None] for values in delays)
-        if row.point.held_s:
-            known.setdefault(row.point.held_s, []).extend(middle_s)
-        elif high_s:
-            held.setdefault(row.point.connections * row.point.streams, []).extend(high_s)
-    if seen := [
-        f"{format_seconds(held_s)} as {format_seconds(max(values))}" for held_s, values in known.items() if values
-    ]:
-        yield f"an event that the backend holds for a known time is seen late by it, at the median: {', '.join(seen)}"
-    if enough := {count: max(values) for count, values in held.items() if max(values) < LEAST_DELAY_S}:
-        most = max(enough)
-        late = format_seconds(enough[most])
-        yield f"backend and client hold {most:,} streams at once: p99 delay of an event {late}, below {format_seconds(LEAST_DELAY_S)}"
 
 
 def _has_controller(verdict: Verdict, record: RunRecord) -> bool:
@@ -133,10 +110,11 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
     If a variant has further loads, one more line has their number.
     """
     if summary.disturbed or len(run_verdicts) <= MOST_VERDICTS:
+        costs = compute_rate_costs(summary)
         for verdict in run_verdicts:
             yield verdict.text if summary.disturbed else verdict.headline, (verdict,)
             most = MOST_LOADS if len(run_verdicts) == 1 else 1
-            yield from ((line, ()) for line in _describe_rate_costs(summary, verdict.arm))
+            yield from ((line, ()) for line in _describe_rate_costs(costs, verdict.arm))
             yield from ((line, ()) for line in _describe_loads(summary, verdict.arm, most) if not summary.disturbed)
         return
     for kind, word in WORDS.items():
@@ -242,12 +220,11 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
         yield f"  and {left} more load{'s' if left > 1 else ''}, in the table"
 
 
-def _describe_rate_costs(summary: Summary, arm: str) -> Iterator[str]:
+def _describe_rate_costs(costs: Sequence[RateCost], arm: str) -> Iterator[str]:
     """Yield a line with what a variant changes in idle cost and marginal cost, where a run has two rates of one load.
 
     The line names the rate below which the idle cost is most of the baseline's cost; a difference in it matters there.
     """
-    costs = compute_rate_costs(summary)
     for cost in (cost for cost in costs if cost.arm == arm and cost.idle_change and cost.marginal_change):
         assert cost.idle_change and cost.marginal_change
         idle, marginal = (
@@ -255,11 +232,7 @@ def _describe_rate_costs(summary: Summary, arm: str) -> Iterator[str]:
             for change in (cost.idle_change, cost.marginal_change)
         )
         even = next((base.even_rate for base in costs if base.arm == cost.against), None)
-        matters = (
-            f"; the first matters below some {format_rate(float(f'{even:.2g}'))} req/s, the second above"
-            if even
-            else ""
-        )
+        matters = f"; the first matters below some {format_even_rate(even)} req/s, the second above" if even else ""
         yield f"  idle cost {idle}, each further request {marginal}{matters}"
 
 

@@ -242,13 +242,18 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield the notes on how to read results of streams of events, and on the delays measured without a proxy.
-
-    Without a proxy, a delay is due to client and backend alone. One note is about events that the backend holds back
-    for a known time. Another is about how many streams at once keep the p99 delay below 1 ms.
-    """
+    """Yield the notes on how to read results of streams of events, and on the delays measured without a proxy."""
     yield "delay: from the backend's send time to the arrival; coalesced: within 1 ms of the event before; differences below 1 ms are not resolved"
     yield "memory per open stream: the proxy's at its peak, less that before the streams, divided by their number"
+    yield from describe_direct_streams(rows)
+
+
+def describe_direct_streams(rows: Sequence[SummaryRow]) -> Iterator[str]:
+    """Yield what client and backend of streams of events do without a proxy; nothing for rows with a proxy.
+
+    A sentence for each known delay says when events arrive that the backend holds. Another says how many streams at once keep the p99
+    delay of an event below 1 ms.
+    """
     direct = [row for row in rows if row.cell.cpu_of == "backend" and row.arm.role != "again"]
     p99_s: dict[int, float] = {}
     for row in direct:

@@ -23,13 +23,13 @@ from lab.analysis import pidstat
 from lab.analysis.aggregate.generations import VarianceComponents
 from lab.analysis.explain.notes import describe_misleading
 from lab.analysis.judge.rows import Summary, SummaryRow
-from lab.analysis.rate_costs import RateCost, format_cost
+from lab.analysis.rate_costs import RateCost, format_cost, format_even_rate
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
 from lab.report.grid import Fold, Grid, Part, Sentences, make_columns, make_row, make_sentence, make_title
 from lab.report.grid import TableRow as GridRow
 from lab.stats.paired import MIN_BLOCKS
-from lab.stats.units import format_bytes, format_rate, format_seconds, format_significant
+from lab.stats.units import format_bytes, format_seconds, format_significant
 
 # -- what an arm holds, and how long it took to load it --------------------------------------------------------
 
@@ -178,7 +178,7 @@ def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
     even = next((cost.even_rate for cost in costs if cost.even_rate is not None), None)
     note = f"idle cost: CPU at rate 0; marginal cost: CPU of each additional request; from {low:,.0f} and {high:,.0f} req/s."
     if even is not None:
-        note += f" A difference in idle cost matters below some {format_rate(float(f'{even:.2g}'))} req/s for each proxy, one in marginal cost above."
+        note += f" A difference in idle cost matters below some {format_even_rate(even)} req/s for each proxy, one in marginal cost above."
     heads = make_columns(("variant", "", "cost at two rates", "CPU", "95 % interval", "n"), left=(0, 1, 2, 4))
     return [
         Grid(heads, tuple(rows), Fold((0, 1), (2, 3, 4, 5), indent=2), gaps=(2, 1), blank=True),
