@@ -326,8 +326,21 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
         advice = go_on if summary.resume and planned >= stats.MIN_BLOCKS else again
         return Verdict(arm, "no-interval", text, advice)
     mend = f"go on with: {summary.resume}" if summary.resume else "mend what its rows' notes say, and measure it again"
-    do = _explain_unjudged(summary, arm, findings) or f"{NO_BLOCK}: {mend}"
+    do = _explain_unjudged(summary, arm, findings) or f"{_describe_lost(findings) or NO_BLOCK}: {mend}"
     return Verdict(arm, "not-measurable", "nothing to judge", do)
+
+
+def _describe_lost(findings: Sequence[RowEffect]) -> str:
+    """Describe why no sample of a variant or of its baseline is valid: `at ceiling no sample of nginx is valid (steal 30)`.
+
+    The text is empty if each side has a valid sample at every point.
+    """
+    for row, _ in findings:
+        for side in (row.cell, row.base):
+            if side is not None and side.invalid and not side.valid_blocks:
+                reasons = ", ".join(f"{reason} {count}" for reason, count in side.invalid.items())
+                return f"at {row.point.name} no sample of {side.arm.name} is valid ({reasons})"
+    return ""
 
 
 def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> str:
