@@ -37,8 +37,8 @@ def _run_report(options: argparse.Namespace, talk: Console) -> int:
 def _write_pages(options: argparse.Namespace) -> int:
     """Write an HTML page for each run that `--run` names, print the pages' paths, and return 0.
 
-    The page goes into the folder that `--output` names. Without it, a user's run gets the page in its own folder, and a
-    committed run in the folder of the report.
+    The page goes into the folder that `--output` names, or for several runs into a folder per run below it. Without
+    `--output`, a user's run gets the page in its own folder, and any other run in a folder below that of the report.
     """
     from lab.records.store import RunStore
     from lab.report.html.run import write_page

@@ -82,7 +82,8 @@ def _rows(log: str) -> pl.DataFrame:
     """Parse the lines of k6's log that describe a request; all other lines are ignored.
 
     Raises:
-        OutputError: The last line is cut off, or the numbers in a line contradict each other.
+        OutputError: The last line is cut off, a line that begins like a request has another form, or the numbers in a
+            line contradict each other.
 
     """
     *complete, cut = log.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split("\n")

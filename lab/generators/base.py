@@ -45,7 +45,7 @@ class Generator(Protocol):
     """The interface of a load generator (such as wrk or k6), with defaults that its subclasses may override."""
 
     name: str
-    """The name in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load."""
+    """The name in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load, events, k6-websocket."""
     binary: str
     """The program's name, which is looked up on PATH and occurs once in `argv`."""
     version_flag: str

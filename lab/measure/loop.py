@@ -206,8 +206,9 @@ class MeasuringLoop:
         """Start the system of some planned measurements (both systems of a pair), and carry the measurements out.
 
         If a system does not start or is lost, an invalid sample with this reason is stored for every measurement that
-        is not done. A system with a disruption or with streams of events is used once only; a repetition needs a new
-        start. Both samples of a pair belong to one attempt, also if only one of them was stored before an interruption.
+        is not done. A system with a disruption, streams of events or WebSockets is used once only; a repetition needs a
+        new start. Both samples of a pair belong to one attempt, also if only one of them was stored before an
+        interruption.
 
         Args:
             slots: The planned measurements on one start of the system.

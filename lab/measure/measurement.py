@@ -86,7 +86,7 @@ class LoadFindings:
 
 
 class Regime(Protocol):
-    """The interface of the ways to make and judge a load: steady, with a disruption, or with streams of events.
+    """The interface of the ways to make and judge a load: steady, disrupted, with streams of events or with WebSockets.
 
     An object belongs to one sample. Its methods are called once each, in the order in which they are defined. By
     default, nothing is prepared, and the load is sent to the address of the canary (a checked request).

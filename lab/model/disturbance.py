@@ -219,7 +219,7 @@ class Disturbance(Record, strict=True):
     def lasts_s(self) -> float:
         """The approximate time during which the disruption can affect requests, in seconds from its beginning.
 
-        The beginning is `at_s` after the load's beginning. The load must last longer than both times together.
+        The beginning is `at_s` after the load's beginning. The load must last at least as long as both times together.
         """
         return self.acts_s + 1
 

@@ -48,8 +48,8 @@ class GeneratorLoad:
         duration_s: How long to load, in seconds.
         rate_rps: The offered requests per second; None means closed loop (as fast as answers come).
         threads: The number of threads of the generator.
-        requests: The number of requests that ends the run instead of `duration_s` (only hey); None = the run ends by
-            time.
+        requests: The number of requests that ends the run instead of `duration_s` (only hey and h2load); None = the run
+            ends by time.
         keepalive: False opens a new connection for every request.
         timeout_s: The time in seconds after which a request without an answer counts as an error of kind `timeout`.
         hosts: All hosts that requests are spread over evenly, `host` first. Their names resolve on the client's side.

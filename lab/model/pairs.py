@@ -20,7 +20,7 @@ class Layout(Record):
     """The planned layout of a pair (two variants measured at once) at one load point in one block (repetition).
 
     It fixes which side ("left" or "right") each variant has, which side starts first, and how long the time slices are.
-    Over the blocks each choice has both values equally often, in randomized order.
+    Over the blocks each choice has both values equally often, as far as their number allows, in randomized order.
     """
 
     side: Side = Field(default="left", description="of the slot's own arm")
@@ -73,7 +73,7 @@ class PairSide(Record):
 
 
 REPEATS = 2
-"""The number of measurements of one pair of variants in each way of measuring (`Way`)."""
+"""The number of measurements of one pair of variants in each scheme; solo, one after the other, there is only one."""
 Way = Literal["plain", "slices", "together"]
 """How a comparison is measured: solo one after the other, or as a pair of either scheme."""
 WAYS = get_args(Way)

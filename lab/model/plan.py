@@ -77,7 +77,7 @@ class Slot:
 
         Its parts are the number of the block, the arm (a variant in the run), the other arm of a pair (empty if solo),
         and a load point's name. The last part is empty for ordinary points, which share one start. A point with a
-        disruption or with streams of events needs a fresh system, so its name is part of the key.
+        disruption, streams of events or WebSockets needs a fresh system, so its name is part of the key.
         """
         return self.block, self.arm.name, self.other, self.point.name if self.point.has_outcome else ""
 
@@ -243,8 +243,8 @@ def plan_samples(
     """Plan the measurements of a run in a randomized and balanced order.
 
     An arm is a variant in the run. The design is a split plot. In every block (a repetition of all arms) each arm
-    starts once, in random order. All load points are measured on that start, but each point with a disruption or with
-    streams of events has a start to itself. Each pair in `shape` is one more start.
+    starts once, in random order. All load points are measured on that start, but each point with a disruption, streams
+    of events or WebSockets has a start to itself. Each pair in `shape` is one more start.
 
     - Within a block, all solo arms except the reference have one order of points. The orders come from Williams
       squares (`williams_squares`).

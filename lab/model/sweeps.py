@@ -169,7 +169,7 @@ class LoadPoint(Record, strict=True):
 
         It has no warm-up, because the first seconds are part of what is measured. It is not measured in pairs, because
         each side of a pair would run only half of the time. A load that ends after a number of requests or has a
-        disruption or streams is returned unchanged.
+        disruption, streams of events or WebSockets is returned unchanged.
         """
         if self.requests is not None or self.has_outcome:
             return self
@@ -302,7 +302,7 @@ class PointSpec(Record, strict=True):
     )
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
     requests: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="end after so many requests instead of after `duration_s` (hey); null = by time"
+        default=None, description="end after so many requests instead of after `duration_s` (hey, h2load); null = by time"
     )
     keepalive: bool = Field(default=True, description="false = a new connection for every request")
     requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
@@ -334,7 +334,7 @@ class PointSpec(Record, strict=True):
         default="h1",
         description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)",
     )
-    streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load)")
+    streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load, events)")
     every_s: Annotated[float, Field(ge=0.01, le=3600)] | None = Field(
         default=None,
         description="each connection (of HTTP/2 each of its `streams`) is a stream of Server-Sent Events, one every so many seconds (events), or a WebSocket with such messages (k6-websocket)",

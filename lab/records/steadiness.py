@@ -4,9 +4,10 @@ It is the same when a sample is measured and when it is read again. The requests
 it, as the kernel counts it. Samples of earlier labs have no such count, and the CPU time of the backend stands for the requests there.
 Those samples are judged whenever they are read, since their stored records do not change.
 
-Three things are not judged: a load that is a number of requests (its last ones arrive when most connections have ended); the rate, where
-it is offered or where two systems run interleaved; and CPU time per request at an offered rate by the CPU time of the backend, since a few
-per cent of a CPU do not measure requests.
+Four things are not judged: a load with a disruption, streams of events or WebSockets; a load that is a number of
+requests (its last ones arrive when most connections have ended); the rate, where it is offered or where two systems run
+interleaved; and CPU time per request at an offered rate by the CPU time of the backend, since a few per cent of a CPU
+do not measure requests.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def judge_sample(
         in_turns: Whether the sample ran in time slices, alternating with another system. Then the rate is not judged.
 
     Returns:
-        None if the load cannot be judged: it has a disruption or streams of events, ends after a number of requests, or
-        reported nothing.
+        None if the load cannot be judged: it has a disruption, streams of events or WebSockets, ends after a number of
+        requests, or reported nothing.
 
     """
     if point.has_outcome or point.requests is not None or not requests or not loaded_s:
@@ -175,8 +176,9 @@ def judge_unjudged(
 ) -> list[Sample]:
     """Judge whether a run's samples were steady, for all valid samples without such a judgement, and return all samples.
 
-    Older versions of the lab did not store a judgement. A sample that was not steady becomes invalid. If it is one side
-    of a pair, the other side becomes invalid, too.
+    Older versions of the lab did not store a judgement. A sample that was not steady becomes invalid, unless
+    its load is sustained (`--sustained`). If it is one side of a pair, the other side becomes invalid, too. Loads with a disruption,
+    streams of events or WebSockets, and loads that end after a number of requests, are not judged.
 
     Args:
         samples: The samples of the run.
@@ -209,6 +211,8 @@ def _load_key(sample: Sample) -> tuple[int, int, int]:
 
 def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
     """Return a sample, made invalid if it or the other side of its pair was not steady.
+
+    A sample of a sustained load (`--sustained`) stays valid, because it is there to show such a change.
 
     Args:
         sample: The sample.

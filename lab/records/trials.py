@@ -26,8 +26,8 @@ ON_PREFIX = "on "
 class TrialResult(Record):
     """The result of trying one variant or sweep (list of loads) on a target (place to run systems), without measuring.
 
-    `outcome` is "holds", "accepted", "not measurable" or "FAILED". `detail` is the number of passed checks, or what
-    went wrong.
+    `outcome` is "holds", "accepted", "not measurable" or "FAILED". `detail` is the number of passed checks, the variant
+    with which a sweep was accepted (`on VARIANT`), or what went wrong.
     """
 
     outcome: str = Field(

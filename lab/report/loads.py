@@ -85,9 +85,10 @@ def describe_kind(point: LoadPoint) -> str:
 
 
 def describe_disruption(point: LoadPoint) -> str:
-    """Return a load point's disruption in words, with its time: `kill after 5 s (role proxy, how delete)`.
+    """Return a load point's disruption in words, with its time and all its settings that are not null.
 
-    The text is empty for a load point without a disruption.
+    Example: `starve after 5 s (role proxy, cpu 20m, for_s 10, recovers_s 5)`. The text is empty for a load point
+    without a disruption.
     """
     if point.disturbance is None:
         return ""

@@ -32,6 +32,9 @@ A whole run with noise of the committed kind has some 40 of them, and shows a fa
 def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]] | None:
     """Split values into two clusters, the lower one first; None if a single group explains them.
 
+    The result is also None if the clusters' geometric means differ by less than a factor of LEAST_CLUSTER_RATIO, or if
+    there are fewer than four values.
+
     The best split maximises the sum of squares between two groups of logarithms, and cuts the sorted values in one
     place. The F test of a split fixed beforehand is F = between / (within / (n - 2)) with 1 and n - 2 degrees of
     freedom.

@@ -77,10 +77,11 @@ class StudyCell:
         keys: The cell's place in the table: published column → value.
         variant: The variant that is measured for the cell; None: this run has no load point for the cell.
         point: The load point that is measured for the cell; None: this run has none.
-        level: The measured value; None: the run did not measure the cell.
+        level: The measured value; None: the run did not measure the cell, or no block (repetition) has the metric.
         published: The published value in the table's unit; None: none was published.
-        relative: The measured ratio to the table's reference cell: (ratio, lower end, upper end) over the blocks (repetitions) that have
-            both cells; None: none.
+        relative: The measured ratio to the table's reference cell: (ratio, lower end, upper end) over the blocks that
+            have both cells. With too few such blocks, it is the ratio of the geometric means, without ends. None: one
+            of the cells has no block, or the cell is compared with no other.
         published_relative: The ratio of the published values; None: none.
         notes: Reasons why the measured value cannot be trusted or is missing.
 

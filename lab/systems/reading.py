@@ -235,8 +235,9 @@ def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, pat
 def check_metric(system: System, check: Check, port: int, page: str, name: str) -> Reading:
     """Check the value of a metric that the proxy shows on a page in Prometheus' format.
 
-    If the page shows the metric several times, with different labels, the values are added. A whole number is compared without a
-    decimal point.
+    If the page shows the metric several times, with different labels, the values are added. The sum is compared with
+    at most six significant digits, a whole number below a million without a decimal point. A metric that the page does
+    not show is `absent`.
 
     Args:
         system: the running system.

@@ -104,6 +104,8 @@ def read_configmap_settings(objects: Objects, name: str, parts: Collection[str])
 def merge_settings(tree: Any, settings: Sequence[PathSetting]) -> Any:
     """Return a copy of a configuration in which each setting's value is at the setting's path.
 
+    Where both are mappings, the value's keys are added to the mapping that is there, and replace equal ones.
+
     Args:
         tree: the configuration: nested dicts and lists.
         settings: the settings, which are applied in this order.

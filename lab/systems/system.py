@@ -467,7 +467,10 @@ class ProxySystem:
     """
 
     name: str
-    """The name of the system's folder in manifests/base."""
+    """The name of the system.
+
+    Its package in `lab.systems` is called so, with underscores, and so is its folder in manifests/base, if it has one.
+    """
     image: str
     """The last parts of the repository of the system's image, without registry and tag."""
     realise: Callable[[Context], Realisation] | None = None
@@ -696,7 +699,7 @@ def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> li
 
     Args:
         context: the facts about the proxy's container.
-        name: the proxy's name in GatewayClasses, which is also its folder in manifests/base.
+        name: the proxy's name in GatewayClasses; the remedy of an error names the folder manifests/base/NAME.
         args: the arguments that the container must have; it must have no command.
 
     Raises:

@@ -87,8 +87,8 @@ def _apply_rules(objects: Objects, configured: int | None, cpus: int | None) -> 
 def _configured_numbers(objects: Objects) -> Iterator[str]:
     """Yield the values of all settings in the manifests that configure a number of workers for any known proxy.
 
-    Such settings are keys of ConfigMaps, environment variables, command-line options and fields of other objects. The values are
-    texts, which need not be numbers.
+    Such settings are keys of ConfigMaps, directives in configuration files that a ConfigMap mounts, environment
+    variables, command-line options and fields of other objects. The values are texts, which need not be numbers.
     """
     keys, variables = (
         [key for workers in WORKERS for key in workers.keys],

@@ -472,8 +472,8 @@ class Cells:
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
     """Estimate the effect of an arm against a baseline in a metric, over the blocks (repetitions) in which both have a value.
 
-    The effect is a difference (arm − baseline) for outcomes of a disruption or of streams of events, and a log-ratio for
-    other metrics.
+    The effect is a difference (arm − baseline) for outcomes of a disruption, streams of events or WebSockets, and a
+    log-ratio for other metrics.
 
     Args:
         arm: The arm's samples and values.
@@ -495,7 +495,7 @@ def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estim
 
 
 def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
-    """Return the resolution of an outcome of a disruption or of streams of events: smaller differences mean nothing.
+    """Return the resolution of an outcome of a disruption, streams or WebSockets: smaller differences mean nothing.
 
     A failure is only seen when a request is sent, so the time between two requests limits the resolution. For times
     that depend on two clocks, the error between the clocks of generator and lab adds to it. More repetitions do not
@@ -531,8 +531,8 @@ def build_cells(
         samples: All samples of the run.
         histogram_of: The function that reads a sample's histogram of latencies. It is called for each counted sample of
             a steady load.
-        disturbed: True: only the points with a disruption or with streams of events; False: only the steady ones; None:
-            all.
+        disturbed: True: only the points with a disruption, streams of events or WebSockets; False: only the steady
+            ones; None: all.
 
     Raises:
         MeasuringError: The samples mix targets, loads or generators (or versions of one), or do not belong to the plan.
@@ -641,7 +641,7 @@ def _average_block(values: Sequence[float | None]) -> float | None:
 
 
 def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
-    """Return the measured outcomes of a disruption or of streams of events: metric → block (repetition) → value.
+    """Return the measured outcomes of a disruption, of streams or of WebSockets: metric → block (repetition) → value.
 
     Only the first counted sample of each block is read. A block is left out if that sample does not have the metric.
 

@@ -125,7 +125,7 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
 
     Args:
         effect: The effect.
-        steady: True for a steady load, False for one with a disruption or streams of events.
+        steady: True for a steady load, False for one with a disruption, streams of events or WebSockets.
         arm_unsteady: True if the arm's samples are not steady (rate or CPU time changes midway). Another note of the
             row reports that, so this function does not repeat it.
 

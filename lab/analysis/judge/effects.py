@@ -378,7 +378,7 @@ class Effects:
 
     @property
     def _steady_points(self) -> list[LoadPoint]:
-        """The load points of a run's plan that are steady loads, without disruptions and streams of events."""
+        """The load points of a run's plan that are steady: without disruptions, streams of events and WebSockets."""
         return [point for point in self.cells.plan.points if not point.has_outcome]
 
     def _list_users(self, arm: Arm) -> list[Arm]:

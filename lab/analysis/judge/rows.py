@@ -83,7 +83,7 @@ class SummaryRow:
         """The samples of the row's arm that count: its solo samples, or its samples in pairs if it has no solo ones.
 
         A solo sample is measured alone, a pair is two arms measured at once. The result is empty for a load with a
-        disruption or with streams of events.
+        disruption, with streams of events or with WebSockets.
         """
         cells = [self.cell, *([self.pair.own] if self.pair else [])]
         counted = (list(cell.counted.values()) for cell in cells if not self.point.has_outcome)
@@ -120,8 +120,9 @@ class SummaryRow:
 class Summary:
     """The summary of a run: the table of its steady loads, or that of its disrupted loads, with notes.
 
-    Rows are grouped by load point in plan order, with control runs (loads without their disruption) last. Within a
-    point, the order is: the direct reference (no proxy), each baseline with its repetition (A/A), and the variants.
+    Loads with streams of events or WebSockets are in the table of the disrupted loads. Rows are grouped by load point
+    in plan order, with control runs (loads without their disruption) last. Within a point, the order is: the direct
+    reference (no proxy), each baseline with its repetition (A/A), and the variants.
     """
 
     target: str | None
@@ -137,7 +138,7 @@ class Summary:
     snippets: Mapping[str, str]
     """Arm → the manifest snippet that a reader applies if the arm's variant is better."""
     disturbed: bool = False
-    """True for the disrupted loads, False for the steady ones."""
+    """True for the loads with a disruption, streams of events or WebSockets; False for the steady ones."""
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     """Arm → its primary metric, as these rows call it; None or left out where it has none here."""
     elsewhere: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -74,16 +74,18 @@ class Difference:
 
     Attributes:
         key: The difference in words that are equal in every run, such as `client header server: nginx → envoy`.
-        consequence: What it means: `breaks` (requests fail), `protection` (something is open that was guarded), or
-            `clients` or `backends` (who sees it).
+        consequence: What it means: `breaks` (requests fail or reach something else), `protection` (something is open
+            that was guarded), or `clients` or `backends` (who sees it).
         aspect: The property that differs, such as `client header server`.
         before: Its value with ingress-nginx.
         after: Its value with the successor.
-        left: The exchange with ingress-nginx for the smallest request that shows the difference.
+        left: The exchange with ingress-nginx for the smallest request that shows the difference. One that curl can send
+            is preferred.
         right: The exchange with the successor for the same request.
         count: The number of requests that show it.
         cases: The names of the edge cases that these requests try.
-        known: The place in the migration table that already names the difference; empty if it is new.
+        known: What names the difference already: a key, a default or a note of the migration table, or the words that a
+            verification found it before; empty if it is new.
         setting: The setting that removes the difference; empty if there is none, or if none is known.
 
     """

@@ -42,7 +42,7 @@ class OwnedKnob:
     beside: bool = False
     """The mark of a knob that is only present for comparison with others, and excluded from cumulative variants."""
     cumulative: bool = True
-    """The mark of a knob that is also measured cumulatively; overlays besides its owners may then be its baseline."""
+    """The mark of a knob that is also measured cumulatively; overlays besides its owners may then measure it alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,9 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
 def find_solo_overlay(owned: OwnedKnob, overlays: Sequence[Overlay]) -> Overlay | None:
     """Return the overlay (variant with manifests of its own) that adds a knob and no other; None if there is none.
 
-    Without such an overlay, the caller has to add the knob to the root. The first suitable overlay among the knob's owners is taken.
-    Otherwise it is the one nearest to the root, with at most one other knob between them.
+    Without such an overlay, the caller has to add the knob to the root. The first suitable overlay among the knob's
+    owners is taken. Otherwise it is the one nearest to the root, with at most one other knob between them. For a knob
+    that is not measured cumulatively (`OwnedKnob.cumulative`), only its owners count.
 
     Args:
         owned: The knob.
@@ -185,8 +186,8 @@ def _add_cumulative(
 ) -> tuple[Step, ...]:
     """Add to each step of an ablation the cumulative variant: the root with all knobs up to the step's.
 
-    If a cumulative variant is refused, its last knob is left out of all cumulative variants. The step of a knob that is left out gets the
-    reason instead.
+    If a cumulative variant is refused, its last knob is left out of all cumulative variants of the same root. The step
+    of a knob that is left out gets the reason instead.
 
     Args:
         steps: The steps, one for each knob (setting).

@@ -2,9 +2,9 @@
 
     Sample(block=2, achieved_rps=998.2, …)  →  lab_achieved_requests_per_second{arm="keepalive",block="2",run="…",…} 998.2
 
-Each family has every sample, with the label `sample`. Nothing is pooled: a metric is that of one sample. Parsers of Prometheus' older text
-format read it as well: that format has no units and no end, but it takes `# UNIT` and `# EOF` for comments, and it knows the type of every
-family here.
+Each family has every sample that has such a number, with the label `sample`. Nothing is pooled: a metric is that of one
+sample. Parsers of Prometheus' older text format read it as well: that format has no units and no end, but it takes
+`# UNIT` and `# EOF` for comments, and it knows the type of every family here.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _make_gauge(family: Family, record: RunRecord, samples: Sequence[Sample]) ->
 
 
 def _yield_outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
-    """Yield a gauge for each outcome of a disruption or of streams of events that the samples have.
+    """Yield a gauge for each outcome of a disruption, of streams of events or of WebSockets that the samples have.
 
     Example: `gap_s` becomes `lab_outcome_gap_seconds`.
     """

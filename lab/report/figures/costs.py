@@ -36,8 +36,9 @@ class Rung:
         label: The name of the row.
         end: The cost after the step, or the entire cost of a request.
         start: The cost before the step; 0 for an entire cost.
-        low: The lower end of the 95 % interval of `end`; None: too few blocks (repetitions) for one.
-        high: The upper end of that interval; None: too few blocks for one.
+        low: The lower end of the 95 % interval of `end`, or of the range of its blocks (repetitions) where these are
+            too few for an interval. None: neither is known, or the row is an entire cost.
+        high: The upper end of that interval or range; None: as for `low`.
         text: The text below the label.
         note: The hover text.
         whole: Whether the row is an entire cost instead of a step.

@@ -130,8 +130,8 @@ def _make_line(
 def _describe_verdict(step: Step, kind: str) -> str:
     """Return the verdict on a knob (setting) in words.
 
-    If the knob was compared with another variant than the root, the words name this variant: a knob that undoes a handicap may do nothing
-    for the root.
+    If the knob is better or worse, and was compared with another variant than the root, the words name this variant: a
+    knob that undoes a handicap may do nothing for the root.
 
     Args:
         step: The planned measurements of the knob.

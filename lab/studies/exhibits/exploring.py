@@ -62,7 +62,7 @@ def pick_run(name: str = "") -> RunOrMissing:
 
 
 def variants(run: RunOrMissing) -> list[str]:
-    """Return the names of a run's variants that have a valid sample, in the order of the plan.
+    """Return the names of a run's variants that have a counted solo sample (measured alone), in the order of the plan.
 
     Without any such variant, or without a run, the result is the baseline's name alone.
     """
@@ -89,8 +89,9 @@ def verdict(run: Evidence | None) -> str:
 def metrics(run: RunOrMissing) -> list[str]:
     """Return the names of the metrics by which a run can be explored.
 
-    They are the outcomes of the run's disruptions, if any. Otherwise they are the metrics of steady loads: first CPU per request, which the
-    load generator does not limit.
+    They are the outcomes of the run's disruptions, streams of events or WebSockets, if any, without those that are
+    parts of another one and those of which neither direction is better. Otherwise they are the metrics of steady loads:
+    first CPU per request, which the load generator does not limit.
     """
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}

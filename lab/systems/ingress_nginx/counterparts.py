@@ -1,8 +1,9 @@
 """The counterparts of names that people write into an ingress-nginx ConfigMap although these are no keys of it.
 
-A counterpart is the key that has the intended effect. The names and counterparts come from one table that a person can check,
-`counterparts.tsv` in this folder: nginx's own directives, keys of F5's controller and of older ingress-nginx, and annotations.
-For any other name, the most similar keys are proposed. The module reads the table, and does no other I/O.
+A counterpart is the key that has the intended effect. The names and counterparts come from one table that a person can
+check, `counterparts.tsv` in this folder: nginx's own directives, misspelt keys, keys of F5's controller and of older
+ingress-nginx, and annotations. For any other name that is no annotation, the most similar keys are proposed. The module
+reads the table, and does no other I/O.
 """
 
 from __future__ import annotations
@@ -77,8 +78,9 @@ class Counterpart:
 def counterparts() -> tuple[Counterpart, ...]:
     """Return the lines of the table `counterparts.tsv`, in the table's order.
 
-    A line has a name that people write into ingress-nginx's ConfigMap although it is no key, such as a directive of nginx. It also
-    has the keys that have the intended effect. If a name matches several lines, the first one applies.
+    A line has a name that people write into ingress-nginx's ConfigMap although it is no key, such as a directive of
+    nginx. It also has the keys that have the intended effect, if there are any. If a name matches several lines, the
+    first one applies whose dialect fits the question.
     """
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", restval=""))

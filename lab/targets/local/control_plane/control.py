@@ -123,7 +123,7 @@ class ControlPlane:
         self._kubelet.stop()  # pods that one of these threads was just starting
 
     def check(self) -> None:
-        """Raise an error if something has failed in a thread: the start or end of a pod, or a change of the node's NAT.
+        """Raise an error if the start or end of a pod, or a change of the node's NAT, has failed since the bring-up.
 
         Raises:
             MeasuringError: The first such fault.
@@ -404,7 +404,8 @@ class ControlPlane:
     def _keep_fault(self) -> Iterator[None]:
         """Catch an error of the block and store it, so that `check` raises it later.
 
-        The block runs in a thread, where an error would reach nobody. Once `stop` was called, errors are dropped.
+        The block mostly runs in a thread, where an error would reach nobody. Once `stop` was called, errors are
+        dropped.
         """
         try:
             with as_measuring_error():
