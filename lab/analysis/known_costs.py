@@ -35,9 +35,9 @@ class KnownCost:
         lines: The number of lines of needless work that the variant adds to each request.
         alone: The effect that solo samples show.
         pair: The effect that the pair shows.
-        apart: The pair's effect minus the solo effect, block by block (repetition by repetition). Its interval is
-            widened so that these intervals of all variants hold together with 95 %. The variant with the most lines is
-            not counted, because it serves the slope (`KnownCosts.slope`).
+        apart: The pair's effect minus the solo effect, block by block (repetition by repetition). Its interval is wider
+            than a single 95 % interval: with 95 % probability, the intervals of all variants are right at once. The
+            variant with the most lines is not counted among them, because it serves the slope (`KnownCosts.slope`).
 
     """
 
@@ -82,7 +82,10 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if pairs show all of a known cost: a line of needless work costs nearly as much in pairs as solo (`FULL_SLOPE`)."""
+        """True if pairs show all of a known cost: a line of needless work costs nearly as much in pairs as in solo samples.
+
+        `FULL_SLOPE` is the share of the cost that suffices.
+        """
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
 
@@ -107,7 +110,7 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Compare what pairs (two arms measured at once) and solo samples of a run show of each known cost.
+    """Compare what pairs (two arms measured at once) and solo samples show of the cost of needless work in a run's variants.
 
     Args:
         record: The run's record.
@@ -157,10 +160,10 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate the ratio of a line's cost in pairs to its cost in solo samples, over blocks that have every variant.
+    """Estimate what a line of needless work costs in pairs, as a ratio to its cost in solo samples, over complete blocks.
 
-    In each block (repetition) either cost is a least-squares slope through the origin. The two slopes have the same
-    denominator, which cancels.
+    A block (repetition) is complete if it has every variant. In each block, both costs are least-squares slopes through
+    the origin. The two slopes have the same denominator, which cancels.
 
     Returns:
         The estimate; None without such a block, or if a cost is not positive.

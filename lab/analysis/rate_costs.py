@@ -106,7 +106,7 @@ def compute_rate_costs(summary: Summary) -> list[RateCost]:
 def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | None:
     """Return the points with the lowest and the highest offered rate, among loads that differ only in their rate.
 
-    None unless the highest rate is at least LEAST_SPREAD times the lowest.
+    The result is None if the highest rate is less than LEAST_SPREAD times the lowest, or if there is no such load.
     """
     alike: dict[LoadPoint, list[tuple[float, LoadPoint]]] = {}
     for point in points:

@@ -93,7 +93,7 @@ def placed(knee: AtKnee | None, output: str | None) -> str:
 
     Args:
         knee: The knee (highest rate within the latency bound) from which the run's rates were derived, or None. R is
-            its rate, not the id of the search that found it, because that run may have been deleted.
+            its rate. It is not the id of the search that found the knee, because that run may have been deleted.
         output: The format O in which k6 writes every request, or None. Writing costs CPU, so runs with and without it
             have different noise.
 

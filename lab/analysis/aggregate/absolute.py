@@ -111,10 +111,10 @@ def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
 def describe_split(
     arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
 ) -> str:
-    """Describe which of two compared arms has block values in two separate clusters, so that no single difference holds.
+    """Describe which of two compared arms has values by block (repetition) in two clusters, so that no single difference holds.
 
-    The ratios of the two arms are examined instead if neither arm's values split, or if both split with the same blocks
-    in the upper cluster.
+    The ratios of the two arms are examined instead in two cases: neither arm's values fall into clusters, or both arms'
+    do with the same blocks in the upper cluster.
 
     Args:
         arm_values: Block (number of the repetition) → value of the arm.

@@ -270,10 +270,10 @@ def format_order_note(tests: Sequence[OrderTest]) -> str:
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
     """Find the load points at which the validity of samples depends on what was measured before them.
 
-    Fisher's exact test decides (p < MISSING_P). Each arm, or pair of arms, counts once for each start of its system.
-    Its first attempt that was not spoiled by the machine is used, because later attempts only exist if that one failed.
-    Systems that never came up are left out, because the order did not cause that. At each point, arms without an
-    invalid sample are left out, which only makes the test more conservative.
+    Fisher's exact test decides (p < MISSING_P). It uses one sample of each arm (or pair of arms) for each start of a
+    system: the first attempt that the machine did not spoil. Later attempts exist only if that one failed. Systems that
+    never came up are left out, because the order did not cause that. At each point, arms without an invalid sample are
+    left out, which only makes the test more conservative.
 
     Args:
         samples: All samples of a run.

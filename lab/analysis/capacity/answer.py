@@ -323,9 +323,9 @@ class Wanted:
 
     @property
     def usual(self) -> str:
-        """The variant whose price of a request answers this demand, if a run has no baseline to take it from.
+        """The variant from which the price of a request (its CPU time) is taken if a run has no baseline that measured it.
 
-        It is the demanded variant or, without one, the usual variant for the demanded kind of requests, such as
+        It is the demanded variant. If none is demanded, it is the usual one for this kind of requests, such as
         `okd-edge`.
         """
         plain = "ingress-nginx" if self.keepalive else "okd"

@@ -102,7 +102,7 @@ class _ArmPair:
 
     @property
     def anchored(self) -> bool:
-        """True if the two compared runs share a baseline, whose own change shows what else differs between the runs."""
+        """True if the compared runs share a baseline. Its own change shows how much differs besides the settings."""
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
@@ -169,7 +169,7 @@ class _ArmPair:
         return self._apply(message)
 
     def _explain_moved(self, clear: Sequence[ComparedRow]) -> str:
-        """Return why a setting cannot be the cause of the differences; empty if it can.
+        """Return why the differences may have another cause than a setting; empty if there is no such reason.
 
         Args:
             clear: The rows whose difference is larger than the change of the runs' common baseline.
@@ -210,12 +210,12 @@ class _ArmPair:
         return f"give the two settings an overlay each and measure both in one run: {self._format_command('A B')}"
 
     def _apply(self, message: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
-        """Return the advice to apply the second side's manifest snippet or, if no snippet has the difference, all its manifests.
+        """Return the advice to apply the second side's manifest snippet or, if there is none to apply, all of its manifests.
 
         Args:
             message: The beginning of the sentence, which describes the differences.
             kind: The kind of the advice.
-            when: The condition, with a leading space, as ` only once all of them do`; empty for none.
+            when: The condition for applying it, with a leading space: ` only once all of them do`; empty for none.
 
         Returns:
             (kind, sentence, snippet to apply or empty).

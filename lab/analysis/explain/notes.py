@@ -249,10 +249,11 @@ def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def describe_direct_streams(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield what client and backend of streams of events do without a proxy; nothing for rows with a proxy.
+    """Yield sentences about streams of events that were measured without a proxy; nothing for rows with a proxy.
 
-    A sentence for each known delay says when events arrive that the backend holds. Another says how many streams at once keep the p99
-    delay of an event below 1 ms.
+    They show what client and backend do by themselves. If the backend held events back for a time, there is a sentence
+    with how late they arrive. Another sentence has the number of streams at once up to which the p99 delay of an event
+    is below 1 ms.
     """
     direct = [row for row in rows if row.cell.cpu_of == "backend" and row.arm.role != "again"]
     p99_s: dict[int, float] = {}
@@ -331,10 +332,13 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
 def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield sentences for each arm and load of a migration's runs whose numbers would mislead a reader.
 
-    An arm is a variant in a run; the direct reference (no proxy) is left out. Numbers mislead in three cases, and an arm
-    may have a sentence for more than one of them. The samples are not steady (their rate or CPU time changes midway).
-    Or the load uses up the proxy's local ports, during the samples or later. Or fewer than `LEAST_SAMPLES` samples
-    count, solo samples and sides of pairs together. The sentences are in the order of the tables.
+    An arm is a variant in a run; the direct reference (no proxy) is left out. Numbers mislead in three cases:
+
+    - The samples are not steady: their rate or CPU time changes midway.
+    - The load uses up the proxy's local ports, during the samples or later.
+    - Fewer than `LEAST_SAMPLES` usable samples remain, solo samples and sides of pairs together.
+
+    An arm may have a sentence for more than one case. The sentences are in the order of the tables.
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
         place, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]

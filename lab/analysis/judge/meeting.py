@@ -114,7 +114,7 @@ class RunCells:
 
     @property
     def arms(self) -> Mapping[str, Arm]:
-        """The arms of a run (its variants, baselines and direct references) by name."""
+        """Name → arm of the run, which is a variant, a baseline, or the direct reference (backend without a proxy)."""
         return {arm.name: arm for arm in self.record.arms}
 
     @property
@@ -151,8 +151,8 @@ class RunCells:
         Args:
             cell: The arm's solo samples (measured alone), which give the absolute values.
             metric: The metric's name in the catalogue.
-            side: The samples that are compared, which give the blocks and invalid samples: the arm's samples in a pair,
-                or its solo samples.
+            side: The arm's samples that are compared, either those in a pair or the solo ones. Blocks and invalid
+                samples are taken from them.
 
         """
         return CellStats(
@@ -200,10 +200,10 @@ class ComparedRuns:
 
     @property
     def loads(self) -> list[LoadPoint]:
-        """The load points that decide in which metrics two arms are compared.
+        """The load points of the comparison, on which it depends in which metrics two arms are compared.
 
-        Latency, for example, is not compared at a closed loop if another point offers a rate. For one run these are its
-        steady points, for two runs the points that both have.
+        Latency, for example, is not compared at a closed loop if another point has an offered rate. The points are the
+        steady ones of a single run, or those that two runs have in common.
         """
         if not self.paired:
             return list(self.points.values())
@@ -222,7 +222,7 @@ class ComparedRuns:
         return FIRST if cell is base else SECOND
 
     def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
-        """Return the variants of two arms: that of an arm of the first run, and that of an arm of the second run."""
+        """Return the variant of an arm of the first run, and the variant of an arm of the second run."""
         return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
 
     def same_settings(self, base: Arm, other: Arm) -> bool:
@@ -269,7 +269,7 @@ class ComparedRuns:
 
 
 def _describe_missing(cell: ArmCell) -> str:
-    """Describe which blocks (repetitions) of an arm do not count: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
+    """Describe why blocks (repetitions) of an arm have no result: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
     total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
     reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
     parts = [
@@ -332,8 +332,8 @@ def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
 def _strip_load(point: LoadPoint) -> LoadPoint:
     """Return a load point without the keys that do not describe its load, so that two loads can be compared.
 
-    These keys are its name, its generator (which is compared by the samples), the reason why it is not paired, and the
-    number of attempts.
+    These keys are its name, the reason why it is not paired, the number of attempts, and its generator, because samples
+    record which generator they really used.
     """
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 

@@ -139,7 +139,7 @@ def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """The effects of one arm against its baseline in each third of their sustained samples (loads of minutes).
+    """The effects of one arm against its baseline in each third of the time of their sustained samples (loads of minutes).
 
     Attributes:
         parts: Metric → the effects in the first, second and last third of the samples.
@@ -154,7 +154,7 @@ class Thirds:
     source: Source
 
     def holds(self, metric: str, effect: float) -> Literal["holds", "changes", "open"] | None:
-        """Return whether each third of the samples confirms the effect of the whole samples.
+        """Return whether each third of the samples' time confirms the effect over their whole time.
 
         Args:
             metric: The metric's name in the catalogue.
@@ -174,7 +174,7 @@ class Thirds:
         return "holds" if significant else "open"
 
     def settle(self, effect: Effect) -> Effect:
-        """Return the effect, made inconclusive if it is better or worse over whole samples but not in each third of them."""
+        """Return the effect, or an inconclusive one if it is better or worse over whole samples but not in each third of them."""
         taken = effect.decision.resolved and self._fails(effect)
         return replace(effect, decision=Decision.INCONCLUSIVE) if taken else effect
 

@@ -25,9 +25,9 @@ _QUOTED = re.compile(r"[{}\[\]\\^|\"<>'`#]|^[^/]")
 
 @cache
 def write_command(request: RawRequest) -> str:
-    """Return the shell command that sends a request to the proxy at `$ADDRESS`: curl, or `printf … | nc` or openssl.
+    """Return the shell command that sends a request to the proxy at `$ADDRESS`: by curl, `printf … | nc`, or openssl.
 
-    curl is used if it would send exactly the same bytes.
+    curl is used if it would send exactly the same bytes as the request has.
     """
     server = f"-servername {request.host}" if request.sni else "-noservername"
     if not request.head:
