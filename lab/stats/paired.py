@@ -42,7 +42,7 @@ class Estimate:
     """The estimate of an effect: a log-ratio, or a difference in the unit of the values (from `estimate_difference`).
 
     It is computed from one number per block (repetition). For fewer than six blocks, `low` and `high` are for planning
-    only: show and claim nothing unless `has_interval` is True.
+    only. They must not be shown or used for a decision unless `has_interval` is True.
 
     Attributes:
         effect: The mean over the blocks.
@@ -121,10 +121,10 @@ def estimate_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confide
     The method is that of `estimate_ratio`, with differences instead of log-ratios. If every block (repetition) has the
     same difference, the interval has no width, and a note reports that.
 
-    If only one of the two sides waits, the differences are skewed, and the interval covers less often than it promises.
-    For an exponential wait it covers 89 times in 100 for six to ten blocks, and 93 times from 30 on. Nearly all values
-    that it misses are larger. The mean is estimated nevertheless: the median of an event in fewer than half of the
-    blocks is always 0. Two equal arms have no skew, so the skew causes no false claims.
+    If one side has random waits and the other has none, the differences are skewed, and a 95 % interval contains the
+    true mean less often. With exponential waits it does so 89 times in 100 for six to ten blocks, and 93 times from 30
+    on. The means that it misses are nearly always larger. The mean is used nevertheless, because the median of an event
+    in fewer than half of the blocks is always 0. Two equal arms have no skew, so it causes no false decisions.
 
     Args:
         variant: One finite number per block, shape (n,).
@@ -281,7 +281,7 @@ def estimate_hodges_lehmann(
 
 
 def select_median_and_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
-    """Return the median of ascending values, the k-th value, and the k-th value from the end.
+    """Return the median of sorted values, the k-th smallest value, and the k-th largest value.
 
     Args:
         ordered: The values in ascending order.
