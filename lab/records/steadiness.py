@@ -130,13 +130,13 @@ def describe_change(change: Change, lasting: bool = True) -> str:
 def _round_off(value: float) -> str:
     """Return a value with two significant digits if it is below 1,000, otherwise with three: `340`, `11,300`.
 
-    Values that are read from single seconds are no more exact.
+    The values are estimated from single seconds, so more digits would mean nothing.
     """
     return f"{float(f'{value:.2e}' if value >= 1000 else f'{value:.1e}'):,.12g}"
 
 
 def add_cause(sample: Sample) -> Sample:
-    """Return a copy of a sample in which its lasting change of rate or CPU time has a cause, as its counters show it.
+    """Return a copy of a sample with the cause of its lasting change of rate or CPU time, as the sample's counters show it.
 
     A sample without such a change is returned unchanged.
     """
