@@ -413,9 +413,9 @@ def common_arguments(load: GeneratorLoad) -> list[str]:
 
 
 def connect_note(load: GeneratorLoad) -> tuple[str, ...]:
-    """Return a remark for the result of a load that opens a new connection for every request; empty for any other load.
+    """Return the remark that latencies do not include the time to connect, for a load with a new connection per request.
 
-    The remark is that the latencies do not include the time to connect.
+    It is empty for any other load.
     """
     return () if load.keepalive else ("the latency leaves out the connect time",)
 
