@@ -100,7 +100,7 @@ def list_programs(run: RunStore) -> dict[str, list[str]]:
 
 
 def list_notes_on_defaults(run: RunStore) -> list[str]:
-    """Return a sentence for each setting that a stand-in program left at a costly default in a run, with the arms' names.
+    """Return a sentence for each setting that a stand-in program left at a costly default in a run, with the names of the arms (variants).
 
     A stand-in runs in place of a program that could not be had. Its defaults may differ from that program's. The result
     is empty if the manifests cannot be read.
@@ -130,7 +130,7 @@ def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
 
 
 def _read_manifests(run: RunStore) -> dict[str, list[dict[str, Any]]]:
-    """Return name of an arm → the manifests that were applied for it; empty if any of them cannot be read."""
+    """Return name of an arm (variant) → the manifests that were applied for it; empty if any of them cannot be read."""
     arms = {arm.name: arm.variant for arm in run.record.arms if arm.role in ("baseline", "variant")}
     try:
         return {name: run.manifests(variant) for name, variant in arms.items()}

@@ -290,9 +290,9 @@ class Evidence:
             metric: The metric's name.
 
         Returns:
-            The effect. It is None if the two were not a pair at this point, or if solo samples decide in this metric.
-            It is also None if the effect has no decision, or is only a bound because the load generator limited one
-            side.
+            The effect. It is None if the two were not a pair at this point, or if solo samples (measured alone) decide
+            in this metric. It is also None if the effect has no decision, or is only a bound because the load generator
+            limited one side.
 
         """
         kinds = (False, True) if self.run.record.pairs else ()
@@ -314,7 +314,7 @@ class Evidence:
         return [arm.name for arm in arms if variant in (None, arm.variant)]
 
     def twin(self, arm: str) -> tuple[str, str] | None:
-        """Return the A/A pair of an arm, which shows the noise of comparisons with this arm.
+        """Return the A/A pair of an arm (variant), which shows the noise of comparisons with this arm.
 
         An A/A pair is an arm and a second arm that repeats it. If the arm has none, that of its baseline is returned.
 
@@ -366,13 +366,13 @@ class Evidence:
     def unsteady(self, arm: str, point: str) -> str:
         """Describe how the rate or CPU time changes within an arm's samples at a load point; empty if the samples are steady.
 
-        Samples that are not steady do not count.
+        No results are computed from samples that are not steady.
         """
         change = find_unsteady_arms(self.all_samples).get((arm, point))
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
-        """Return block (number of the repetition) → value of a metric, for the solo samples of an arm at a load point.
+        """Return block (number of the repetition) → value of a metric, for the solo samples (measured alone) of an arm at a load point.
 
         Args:
             arm: The name of the arm (variant).
@@ -402,7 +402,7 @@ class Evidence:
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def told(self, variant: str, point: str, metric: str) -> list[float]:
-        """Return all values of a metric that the solo samples of a variant show at a load point, over its arms and blocks.
+        """Return all values of a metric that the solo samples (measured alone) of a variant show at a load point, over its arms and blocks.
 
         Args:
             variant: The name of the variant, which may have several arms (names in the run).
@@ -416,7 +416,7 @@ class Evidence:
         return self._list_values(self.arms(variant), point, metric)
 
     def direct(self, point: str, metric: str) -> float | None:
-        """Return a metric of the direct reference (the backend without a proxy) at a load point: the median over blocks.
+        """Return a metric of the direct reference (the backend without a proxy) at a load point: the median over blocks (repetitions).
 
         Returns:
             The median; None if no valid sample of the reference has the metric.
@@ -434,7 +434,7 @@ class Evidence:
         return [value for values in by_arm for value in values if value is not None]
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
-        """Return the log of the sample used for an arm at a load point in one block (repetition).
+        """Return the log of the sample used for an arm (variant) at a load point in one block (repetition).
 
         Args:
             arm: The arm's name.
@@ -453,7 +453,7 @@ class Evidence:
         return Log(sample, zero_s(requests), requests, events, since_load(sample, self.run.usage(sample)))
 
     def logs(self, arm: str, point: str) -> list[Log]:
-        """Return the logs of the samples used for an arm at a load point, one for each block (repetition)."""
+        """Return the logs of the samples used for an arm (variant) at a load point, one for each block (repetition)."""
         return [log for block in self.blocks(arm, point) if (log := self.log(arm, point, block)) is not None]
 
     @property
@@ -555,7 +555,7 @@ def select_runs(
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The answer to a search in data/reference that found no run.
+    """The answer to a search in data/reference, the folder of committed runs, that found no run.
 
     Attributes:
         why: A phrase with what was searched for, and the command that measures it.

@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """The time that the parts of a run's block (one repetition) take, for the choice of worker generations and blocks.
+    """How long the parts of a run's block (one repetition) take, to choose the numbers of worker generations and blocks.
 
     A worker generation consists of the worker processes between two reloads of the proxy.
 
@@ -220,11 +220,11 @@ def choose_blocks_and_generations(components: SystemComponents, costs: BlockCost
 
 
 def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
-    """Return the minimum detectable effect of a number of bring-ups with a number of worker generations each.
+    """Return the minimum detectable effect for a number of bring-ups (starts) with a number of worker generations each.
 
     Args:
-        components: The variance components of the system.
-        blocks: The number of bring-ups (starts of the system).
+        components: The variance components of the system: how much repeats, generations and bring-ups vary.
+        blocks: The number of bring-ups.
         generations: The number of generations (worker processes between two reloads) in each bring-up.
         load_s: The seconds of load on each generation.
 
@@ -243,7 +243,7 @@ def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts,
     A worker generation is the worker processes between two reloads; a bring-up is a start of the system.
 
     Args:
-        components: The variance components of the system.
+        components: The variance components of the system: how much repeats, generations and bring-ups vary.
         costs: The time that the parts of a block take.
         effect: The effect as a fraction.
         level: The significance level (see `power.count_blocks_for_effect`).

@@ -49,13 +49,13 @@ class KnownCost:
 
     @property
     def agrees(self) -> bool:
-        """True if the pair and the solo samples may show the same cost: the interval of their difference contains 0."""
+        """True if the pair (two variants at once) and the solo samples may show the same cost: the interval of their difference contains 0."""
         low, high = self.apart.interval or (0.0, 0.0)
         return low <= 0 <= high
 
     @property
     def doubt(self) -> float | None:
-        """The uncertainty of the difference between the pair's cost and the solo cost, as a share of the pair's cost.
+        """The uncertainty of the difference between the cost in the pair and the cost measured alone, as a share of the former.
 
         It is half the width of the difference's interval. None without an interval, or if the pair's effect is not
         positive.
@@ -82,7 +82,7 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if pairs show all of a known cost: a line of needless work costs nearly as much in pairs as in solo samples.
+        """True if pairs (two variants at once) show all of a known cost: a line of needless work costs nearly as much in pairs as in solo samples.
 
         `FULL_SLOPE` is the share of the cost that suffices.
         """
@@ -110,7 +110,7 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Compare what pairs (two arms measured at once) and solo samples show of the cost of needless work in a run's variants.
+    """Compare what pairs (two arms measured at once) and solo samples (measured alone) show of the cost of needless work in a run's variants.
 
     Args:
         record: The run's record.
@@ -136,7 +136,7 @@ def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | Non
 
 
 def _list_measured(record: RunRecord, summary: Summary) -> Iterator[MeasuredCost]:
-    """Yield each variant with needless work at each load that was measured both as a pair and solo.
+    """Yield each variant with needless work at each load that was measured both as a pair (two variants at once) and solo.
 
     A variant is left out if its baseline has needless work, too, or if fewer than six blocks (repetitions) have both
     measurements.
@@ -160,7 +160,7 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate what a line of needless work costs in pairs, as a ratio to its cost in solo samples, over complete blocks.
+    """Estimate what a line of needless work costs in pairs (two variants at once), as a ratio to its cost in solo samples, over complete blocks.
 
     A block (repetition) is complete if it has every variant. In each block, both costs are least-squares slopes through
     the origin. The two slopes have the same denominator, which cancels.

@@ -74,7 +74,7 @@ def counts_singly(component: SystemComponents, generations: int, load_s: float) 
 
 
 def find_starts(component: SystemComponents) -> SystemComponents:
-    """Return the committed variance components from the most bring-ups, for the same system, kind of pair and load.
+    """Return the committed variance components from the most bring-ups, for the same system, kind of pair (two variants at once) and load.
 
     A bring-up is one start of the system. The more bring-ups were measured, the better it is known how much they vary.
     """

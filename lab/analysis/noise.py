@@ -100,7 +100,8 @@ def measure_noise(summary: Summary) -> tuple[Noise, ...]:
 
     The noise comes from comparisons of a variant with itself: by the baseline's second measurement (A/A), and by null
     arms (further names of the variant). Comparisons of other variants are also used if they were made in pairs (two
-    arms measured at once). Those made by solo samples are used only in a metric without an A/A comparison.
+    arms measured at once). Those made by solo samples (measured alone) are used only in a metric without an A/A
+    comparison.
     """
     names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
@@ -165,7 +166,7 @@ def _measure_noise(base: SummaryRow, comparisons: Sequence[tuple[SummaryRow, Eff
 
 
 def _explain_unjudged(effect: Effect) -> str:
-    """Return why an effect gets no decision, such as too few blocks; empty if it gets one."""
+    """Return why an effect gets no decision, such as too few blocks (repetitions); empty if it gets one."""
     if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return effect.note or "no valid block of both arms"
     few = f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"

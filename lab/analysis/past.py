@@ -116,7 +116,7 @@ class Past:
 
 
 def find_past_runs(record: RunRecord) -> Iterator[Past]:
-    """Yield what each earlier run under the same conditions shows for a given run, the newest first.
+    """Yield what each earlier run under the same conditions shows for a given run, such as its noise; the newest run first.
 
     The conditions are target, loads, generators, and facts about the machine except its boot. Damaged runs and runs
     with fewer than six blocks (repetitions) are left out.
@@ -157,10 +157,10 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
 
 
 def best_past(record: RunRecord) -> Past | None:
-    """Return what earlier runs under a run's conditions show for it; None if there is no such run.
+    """Return what earlier runs under the same conditions show for a run, such as its noise; None if there are none.
 
-    All runs that show the noise of every baseline with its present manifests are pooled. Without any, the newest run
-    that shows any noise is used, or else the newest run.
+    All earlier runs that show the noise of every baseline with its present manifests are pooled. If no run does, the
+    newest run that shows any noise is used, or else the newest run.
     """
     baselines = {name: record.variants[name].manifests_sha256 for name in list_aa_variants(record.arms)}
     newest = list(islice(find_past_runs(record), POOLED))
@@ -251,7 +251,7 @@ def select_committed_noise(target: str, variants: Iterable[str], points: Sequenc
 
     It is a substitute if no earlier run shows the noise. The committed pairs (two arms measured at once) are of other
     variants and loads. Only for CPU time per request in a pair may the noise be that of the variant itself: if its
-    variance components (`lab.analysis.levels`) are committed.
+    variance components (how much repeats, reloads and starts vary) are committed.
 
     Args:
         target: The target of the run.

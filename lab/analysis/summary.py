@@ -189,7 +189,7 @@ def decide_run(
 def _compute_sustained_thirds(cells: Cells, arm: Arm, point: LoadPoint, seconds_of: SecondsOf | None) -> Thirds | None:
     """Return an arm's effects in each third of its sustained samples (loads of minutes); None for any other load.
 
-    The result is also None if the arm has no baseline, or if the samples have no totals by second.
+    The result is also None if the arm (variant) has no baseline, or if the samples have no totals by second.
     """
     if seconds_of is None or not point.sustained or not arm.baseline:
         return None
@@ -197,7 +197,7 @@ def _compute_sustained_thirds(cells: Cells, arm: Arm, point: LoadPoint, seconds_
 
 
 def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
-    """Return the questions that a run must answer, as its design and its variants' hypotheses fixed them.
+    """Return the questions that a run must answer (such as its primary metrics), as its design and its hypotheses fixed them.
 
     Args:
         record: The run's record.

@@ -107,7 +107,7 @@ class UnsteadyArm:
 
 
 def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
-    """Collect the changes within the samples of one arm at one load; None if all samples are steady.
+    """Collect the changes within the samples of one arm (variant) at one load; None if all samples are steady.
 
     A change is a lasting move of a sample's rate or CPU time per request while its load ran.
 
@@ -181,7 +181,7 @@ class ArmCell:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The causes that limited the rate of a closed loop in the samples used for the arm at this load, such as `proxy`.
+        """The causes that limited the rate of a closed loop in the samples used for the arm (variant) at this load, such as `proxy`.
 
         Each is a value of `Sample.limited_by`, once and in alphabetical order. The result is empty for an open loop (a
         load at an offered rate).
@@ -232,7 +232,7 @@ class ArmCell:
         return compute_absolute(values, metric, merged)
 
     def _read_merged(self, metric: str) -> float | None:
-        """Return a percentile over the requests of all blocks together; None if too few requests lie beyond it.
+        """Return a percentile over the requests of all blocks (repetitions) together; None if too few requests lie beyond it.
 
         The result is also None for a metric that is not a percentile of latency.
         """
@@ -254,17 +254,17 @@ class ArmCell:
 
     @property
     def valid_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm has a sample at this load from which results are computed."""
+        """The number of blocks (repetitions) in which the arm (variant) has a sample at this load from which results are computed."""
         return len(self.counted)
 
     @property
     def planned_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm was to be measured at this load."""
+        """The number of blocks (repetitions) in which the arm (variant) was to be measured at this load."""
         return len(self.planned)
 
     @property
     def outcome_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm was measured at this load with a result that can be used.
+        """The number of blocks (repetitions) in which the arm (variant) was measured at this load with a result that can be used.
 
         A usable result is a valid sample, or a sample whose only fault is that its rate or CPU time changed midway (not
         steady). No number is computed from the latter, but this property shows whether everything planned was measured.
@@ -277,7 +277,7 @@ class ArmCell:
 
     @property
     def tried(self) -> int:
-        """The number of blocks (repetitions) in which the arm has any sample at this load, valid or not."""
+        """The number of blocks (repetitions) in which the arm (variant) has any sample at this load, valid or not."""
         return len({number_block(self.point, key_of_measurement(sample)) for sample in self.samples})
 
     @property
@@ -293,7 +293,7 @@ class ArmCell:
     def generator(self) -> str | None:
         """The name of the load generator that made the arm's samples at this load.
 
-        It is None if the arm has neither a sample for results nor an invalid one.
+        It is None if the arm (variant) has neither an invalid sample nor one that is used for results.
         """
         return next((sample.generator for sample in self._ordered_samples), None)
 
@@ -301,8 +301,8 @@ class ArmCell:
     def stand_in_for(self) -> str | None:
         """The load generator that the sweep requested, if another one replaced it.
 
-        It is None if the requested generator was used. It is also None if the arm has neither a sample for results nor
-        an invalid one.
+        It is None if the requested generator was used. It is also None if the arm (variant) has neither an invalid
+        sample nor one that is used for results.
         """
         return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
@@ -318,7 +318,7 @@ class ArmCell:
 
     @property
     def complete(self) -> bool:
-        """True if the arm has a counted sample at this load in every planned block (repetition).
+        """True if the arm (variant) has a counted sample at this load in every planned block (repetition).
 
         A counted sample is one from which results are computed. An arm that is not steady (its rate or CPU time changes
         within a sample) has none. For such an arm, each block needs a sample that is valid, or invalid only for such a
@@ -330,7 +330,7 @@ class ArmCell:
 
     @property
     def histogram(self) -> Kind | None:
-        """The kind of histogram that stores the latencies of this arm at this load, such as `exact`; None without latencies."""
+        """The kind of histogram that stores the latencies of this arm (variant) at this load, such as `exact`; None without latencies."""
         return self.merged.kind if self.merged else None
 
     @property
@@ -340,7 +340,7 @@ class ArmCell:
 
     @property
     def errors(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm at this load.
+        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm (variant) at this load.
 
         Counted samples are those from which results are computed. If a block (repetition) has several, only the first
         one is included.
@@ -349,12 +349,12 @@ class ArmCell:
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the invalid samples of this arm at this load."""
+        """Kind of error (such as `timeout`) → number of failed requests, over the invalid samples of this arm (variant) at this load."""
         return _sum_errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
-        """The role whose CPU time and memory were measured: `proxy`, or `backend` for an arm without a proxy.
+        """The role whose CPU time and memory were measured: `proxy`, or `backend` for an arm (variant) without a proxy.
 
         It is None for a load with a disruption, and if results are computed from no sample.
         """
@@ -415,7 +415,7 @@ class CellPair:
 
     @property
     def complete(self) -> bool:
-        """True if both the arm and its baseline have a counted sample in every planned block (repetition).
+        """True if both the arm (variant) and its baseline have a counted sample in every planned block (repetition).
 
         A counted sample is one from which results are computed. If the arm or the baseline is not steady (its rate or
         CPU time changes within a sample), there is none. Then each block needs a sample that is valid, or invalid only
@@ -429,7 +429,7 @@ class CellPair:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The changes of rate or CPU time within samples of the arm or, if it has none, of its baseline; None if all are steady.
+        """The changes of rate or CPU time within samples of the arm (variant) or, if it has none, of its baseline; None if all are steady.
 
         If there is such a change, no effect of the arm against the baseline is computed.
         """
@@ -463,24 +463,24 @@ class Cells:
     pairs: Mapping[ArmAndPoint, CellPair] = field(repr=False, default_factory=dict[ArmAndPoint, "CellPair"])
 
     def at(self, arm: str, point: LoadPoint) -> ArmCell:
-        """Return the solo samples (measured alone) of an arm at a load point, with their values."""
+        """Return the solo samples (measured alone) of an arm (variant) at a load point, with their values."""
         return self.cells[arm, point.name]
 
     def pair(self, arm: str, point: LoadPoint) -> CellPair | None:
-        """Return the samples of an arm and its baseline that were measured at once at a load point; None if there is no such pair."""
+        """Return the samples of an arm (variant) and its baseline that were measured at once at a load point; None if there is no such pair."""
         return self.pairs.get((arm, point.name))
 
     def apart(self, arm: Arm, point: LoadPoint) -> CellPair:
-        """Return the solo samples of an arm and of its baseline at a load point: each was measured alone, not both at once."""
+        """Return the solo samples of an arm (variant) and of its baseline at a load point: each was measured alone, not both at once."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return CellPair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
-    """Estimate the effect of an arm against a baseline in a metric, over the blocks (repetitions) in which both have a value.
+    """Estimate the effect of an arm (variant) against a baseline in a metric, over the blocks (repetitions) in which both have a value.
 
-    The effect is a difference (arm − baseline) for outcomes of a disruption or of streams of events, and a log-ratio for
-    other metrics.
+    The effect is a difference (arm − baseline) for outcomes of a disruption or of streams of events, and a log-ratio
+    for other metrics.
 
     Args:
         arm: The arm's samples and values.
@@ -637,8 +637,8 @@ def _read_steady_load(
 def _average_block(values: Sequence[float | None]) -> float | None:
     """Return the geometric mean of the measurements of one block (repetition).
 
-    The result is None if a measurement is missing, and 0 if one is 0. With geometric means, the log-ratio of two arms'
-    means is the mean of their log-ratios.
+    The result is None if a measurement is missing, and 0 if one is 0. With geometric means, the log-ratio of the means
+    of two variants is the mean of their log-ratios.
     """
     present = [value for value in values if value is not None]
     if len(present) < len(values) or len(present) == 1:
@@ -671,8 +671,8 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
     """Select the sample from which results are computed for each measurement: its last valid attempt.
 
     Two kinds of samples are never selected. One is samples of a block that was interrupted and begun anew. The other is
-    all samples of an arm at a point, alone and in pairs, if the rate or CPU time changes within one of them. The other
-    samples may only have ended too early to show the change.
+    all samples of an arm at a point, alone and in pairs (two variants at once), if the rate or CPU time changes within
+    one of them. The other samples may only have ended too early to show the change.
 
     Returns:
         Key of the measurement → the sample. The key has these parts: block (repetition), arm (variant), point (load),

@@ -191,7 +191,7 @@ def _count_waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
 
     Returns:
         The rate. It is 0 if recorded sockets show that the backend closes the connections, and None if the sample did
-        not count connections or has no duration. Without recorded sockets, all opened connections count.
+        not count connections or has no duration. Without recorded sockets, all opened connections are counted.
 
     """
     counted, side_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None

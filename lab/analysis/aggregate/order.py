@@ -85,7 +85,7 @@ class OrderTest:
 
     @property
     def text(self) -> str:
-        """The phrase for people about an order test: arm, load point, the metric's mean in each group, and p-values."""
+        """The phrase for people about an order test: arm (variant), load point, the metric's mean in each group, and p-values."""
         place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
         metric = find_metric(self.metric)
         parts = [
@@ -116,7 +116,7 @@ class MissingByOrder:
     p_value: float
 
     def concerns(self, arm: Arm) -> bool:
-        """Return whether the arm, or its baseline, has an invalid sample at the point."""
+        """Return whether the arm (variant), or its baseline, has an invalid sample at the point."""
         return arm.name in self.arms or arm.baseline in self.arms
 
     @property
@@ -201,9 +201,9 @@ def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
 def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
     """Test whether metrics of a run's steady loads depend on what was measured before each sample.
 
-    There is one test for each arm, load point, metric and grouping of the samples. Solo samples (measured alone) and
-    each side of pairs (two arms measured at once) are tested separately. The p-values are adjusted over all tests by
-    Holm's method.
+    There is one test for each arm (variant), load point, metric and grouping of the samples. Solo samples (measured
+    alone) and each side of pairs (two arms measured at once) are tested separately. The p-values are adjusted over all
+    tests by Holm's method.
 
     Returns:
         The tests, the smallest p-value first.

@@ -151,7 +151,7 @@ def _compare_across(
 
 
 def _misses_point(meeting: ComparedRuns, base: Arm, other: Arm, point: LoadPoint) -> bool:
-    """Return whether the first run planned its arm at a load point that the second run did not plan for its arm."""
+    """Return whether the first run planned its arm (variant) at a load point that the second run did not plan for its arm."""
     counterpart = meeting.points.get(point.name)
     planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None
     return meeting.base.at(base.name, point.name) is not None and not planned

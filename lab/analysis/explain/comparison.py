@@ -74,7 +74,7 @@ def explain_unserved(comparison: Comparison, row: ComparedRow) -> str:
 
 
 def advise(comparison: Comparison) -> tuple[Advice, ...]:
-    """Return the advice about each pair of compared arms, in the order of the comparison's rows."""
+    """Return the advice about each pair of compared arms (variants), in the order of the comparison's rows."""
     by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
@@ -97,7 +97,7 @@ class _ArmPair:
 
     @property
     def same_settings(self) -> bool:
-        """True if the two compared arms have equal manifests."""
+        """True if the two compared arms (variants) have equal manifests."""
         return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
@@ -107,7 +107,7 @@ class _ArmPair:
 
     @property
     def told(self) -> tuple[AdviceKind, str, str]:
-        """The advice about two compared arms: (kind of the advice, sentence, manifest snippet to apply or empty)."""
+        """The advice about two compared arms (variants): (kind of the advice, sentence, manifest snippet to apply or empty)."""
         is_own = (
             self.base_arm == self.other_arm
             or _find_arm(self.comparison.other, self.other_arm).baseline == self.base_arm
@@ -264,7 +264,7 @@ class _ArmPair:
         return text
 
     def _explain_nothing(self) -> str:
-        """Return why no row of the two arms has a decision, and what would help."""
+        """Return why no row of the two arms (variants) has a decision, and what would help."""
         before, after = self.variants
         same = before.name in (after.name, _find_arm(self.comparison.other, self.other_arm).baseline)
         arms, record = after.name if same else f"{before.name} {after.name}", self.comparison.other
@@ -306,7 +306,7 @@ class _ArmPair:
         return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
     def _format_command(self, arms: str) -> str:
-        """Return the command that measures some arms again with the load and target of the second side's run.
+        """Return the command that measures some arms (variants) again with the load and target of the second side's run.
 
         Args:
             arms: The names of the arms, separated by spaces.

@@ -49,7 +49,8 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
     Args:
         row: The row of the comparison.
         limit: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
-        case: How the effect lies to the bound, such as `worse` or `within` (`lab.analysis.judge.gate.classify_row`).
+        case: Where the effect lies relative to the bound, such as `worse` or `within`
+            (`lab.analysis.judge.gate.classify_row`).
 
     """
     if case == "broken":
@@ -98,7 +99,8 @@ def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Ca
         comparison: The comparison that has the row.
         row: The row.
         limit: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
-        case: How the effect lies to the bound, such as `worse` or `within` (`lab.analysis.judge.gate.classify_row`).
+        case: Where the effect lies relative to the bound, such as `worse` or `within`
+            (`lab.analysis.judge.gate.classify_row`).
 
     """
     base, other, same = row.base, row.other, comparison.same_settings(row.pair)

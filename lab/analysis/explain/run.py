@@ -259,7 +259,7 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
 
 
 def _list_worse_outcomes(summary: Summary, arm: str) -> list[str]:
-    """Return the titles of at most three outcomes in which an arm is clearly worse than its baseline, without the primary one.
+    """Return the titles of at most three outcomes in which an arm (variant) is clearly worse than its baseline, without the primary one.
 
     An outcome is a metric of disrupted loads or streams, such as the longest gap. Outcomes that only detail another one
     are left out.
@@ -429,7 +429,7 @@ def explain_inconclusive(effect: Effect) -> str:
     """Return why an effect is inconclusive for another reason than a wide interval; empty if its interval is the reason.
 
     Either the A/A noise floor is larger than the equivalence margin. Or the interval lies within the margin, but pairs
-    may miss part of a cost in this metric.
+    (two variants at once) may miss part of a cost in this metric.
     """
     if effect.size.guard > effect.size.worth:
         return NOISY
@@ -499,7 +499,7 @@ def format_difference(effect: Effect) -> str:
 
 
 def format_interval(effect: Effect) -> str:
-    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks."""
+    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks (repetitions)."""
     interval = effect.estimate.interval if effect.estimate else None
     return find_metric(effect.metric).ends(*interval) if interval else ""
 

@@ -129,7 +129,7 @@ class ComparedRow:
 
     @property
     def place(self) -> str:
-        """The phrase for people that names the row's arm and load point: `keepalive at ceiling`.
+        """The phrase for people that names the row's arm (variant) and load point: `keepalive at ceiling`.
 
         If the two sides are different arms, both are named: `keepalive against baseline at ceiling`.
         """
@@ -151,7 +151,7 @@ class ComparedRow:
     def unserved(self) -> bool:
         """True if the first side served its offered rate and the second side did not.
 
-        The second side then has no valid block. For disrupted loads it is always False.
+        The second side then has no valid block (repetition). For disrupted loads it is always False.
         """
         base, other = self.counted
         return self.relative and base > 0 and not other and any(reason.unserved for reason in self.other.invalid)
@@ -209,7 +209,7 @@ def build_rows(
         meeting: The two runs that are compared; for arms of one run, this run twice.
         points: The load points of the first run to compare at.
         pairs: The arms (variants) to compare: (arm of the first run, arm of the second).
-        requested: Outcomes of disruptions that get a row even if they are 0 in every block.
+        requested: Outcomes of disruptions that get a row even if they are 0 in every block (repetition).
         effects: For one run, the effects of its table, whose decisions the rows take. Empty for two runs.
 
     """
@@ -222,7 +222,7 @@ def build_rows(
 
 
 def _list_outcomes(base: ArmCell, other: ArmCell, requested: Collection[str]) -> Iterator[str]:
-    """Yield the outcomes of a disruption that get a row in a comparison of two arms.
+    """Yield the outcomes of a disruption that get a row in a comparison of two arms (variants).
 
     An outcome (metric of a disruption) gets a row if less or more of it is better, and if it is not 0 in every block
     (repetition) of both arms. Outcomes that are requested, or that tables always show, may be 0. If neither arm has a
@@ -316,7 +316,7 @@ def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
 
 
 def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> Ruling:
-    """Return the ruling on whether two arms are compared in a metric, with the reason if they are not."""
+    """Return the ruling on whether two arms (variants) are compared in a metric, with the reason if they are not."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
         return Ruling(f"generators differ: {first} / {second}")
@@ -422,7 +422,7 @@ class Comparison:
         return before, after
 
     def same_settings(self, pair: tuple[str, str]) -> bool:
-        """Return whether two compared arms have equal manifests, so that no setting can explain a difference.
+        """Return whether two compared arms (variants) have equal manifests, so that no setting can explain a difference.
 
         Args:
             pair: The names of the arms: (first side, second side).

@@ -261,7 +261,7 @@ class Effects:
         ]
 
     def _list_effects(self, arm: Arm, baseline: str, point: LoadPoint) -> Iterator[Effect]:
-        """Yield the effects of an arm at a load point as they are before decisions are made.
+        """Yield the effects of an arm (variant) at a load point as they are before decisions are made.
 
         An effect that will get a decision is yielded as inconclusive. A disruption has an effect in each primary
         metric, and in each metric that was measured and of which less or more is better.
@@ -329,7 +329,7 @@ class Effects:
             )
 
     def _explain_solo(self, arm: Arm, point: LoadPoint) -> str:
-        """Return why solo samples (each arm measured alone) decide at a load point, and not the pair measured at once.
+        """Return why solo samples (each variant measured alone) decide at a load point, and not the pair (both measured at once).
 
         The result is empty if the pair decides.
         """
@@ -339,7 +339,7 @@ class Effects:
     def _choose_sides(
         self, arm: Arm, point: LoadPoint, metric: str
     ) -> tuple[CellPair, Scheme | None, stats.Estimate | None]:
-        """Choose whether a pair (both arms measured at once) or solo samples give the effect of an arm in a metric.
+        """Choose whether a pair (both arms measured at once) or solo samples give the effect of an arm (variant) in a metric.
 
         Returns:
             Three parts: the samples of the arm and its baseline whose ratio is the effect; the kind of pair, or None
@@ -388,7 +388,8 @@ class Effects:
     def _list_users(self, arm: Arm) -> list[Arm]:
         """Return the variants that are compared with the same baseline as an A/A arm; empty for any other arm.
 
-        An A/A arm is a second measurement of a baseline. It gives the noise floor for all variants with that baseline.
+        An A/A arm is a second measurement of a baseline. It gives the noise floor (the size below which no difference
+        is decided) for all variants with that baseline.
         """
         arms = self.cells.plan.arms if arm.role == "again" else ()
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
@@ -439,7 +440,7 @@ def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str,
 
 
 def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: float) -> Thresholds:
-    """Return the thresholds that an effect between two arms is compared with.
+    """Return the thresholds that an effect between two arms (variants) is compared with.
 
     Args:
         metric: The metric's name in the catalogue.
@@ -460,9 +461,9 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
 def lengths_agree(pair: CellPair, metric: str) -> bool:
     """Return whether a pair's ratio of rates is independent of the length of its time slices, so that the pair can show it.
 
-    An interleaved pair runs its two arms in alternating slices of time. Some blocks (repetitions) have short slices and
-    others long ones, and the ratios of both groups are compared. For other kinds of pairs, and for metrics other than
-    the rate, the result is True.
+    An interleaved pair runs its two arms (variants) in alternating slices of time. Some blocks (repetitions) have short
+    slices and others long ones, and the ratios of both groups are compared. For other kinds of pairs, and for metrics
+    other than the rate, the result is True.
 
     Args:
         pair: The samples of both sides of the pair.

@@ -81,7 +81,7 @@ class Bounds:
         return self.regression if row.metric in metrics else None
 
     def concern(self, point: LoadPoint) -> bool:
-        """Return whether there is a bound for the kind of a load point, which is steady or disrupted."""
+        """Return whether there is a bound for loads of a load point's kind: steady or disrupted loads."""
         return bool(self.more) if point.has_outcome else self.regression is not None
 
 
@@ -131,7 +131,7 @@ class GatedRow:
 
     @property
     def name(self) -> str:
-        """The name of the row for people, which has arm, load point and metric: `keepalive at ceiling: rate`."""
+        """The name of the row for people, which has arm (variant), load point and metric: `keepalive at ceiling: rate`."""
         return f"{self.row.place}: {self.metric}"
 
 
@@ -231,7 +231,7 @@ def format_limit(row: ComparedRow, limit: float) -> str:
 
 
 def classify_row(row: ComparedRow, limit: float) -> Case:
-    """Return how the effect in a row of a comparison lies to the row's bound, such as `worse` or `within` (see `Case`).
+    """Return where the effect in a row of a comparison lies relative to the row's bound, such as `worse` or `within` (see `Case`).
 
     Args:
         row: The row.

@@ -67,12 +67,12 @@ class SummaryRow:
 
     @property
     def point(self) -> LoadPoint:
-        """The load point at which the arm of a table's row was measured."""
+        """The load point at which the arm (variant) of a table's row was measured."""
         return self.cell.point
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The changes of rate or CPU time within the samples of the row's arm, or else of its baseline; None if all are steady.
+        """The changes of rate or CPU time within the samples of the row's arm (variant), or else of its baseline; None if all are steady.
 
         If there is such a change, no effect is computed.
         """
@@ -80,7 +80,7 @@ class SummaryRow:
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples of the row's arm from which its results are computed: solo samples or, if it has none, samples in pairs.
+        """The samples of the row's arm (variant) from which its results are computed: solo samples or, if it has none, samples in pairs.
 
         A solo sample is measured alone, a pair is two arms measured at once. The result is empty for a load with a
         disruption or with streams of events.
@@ -110,7 +110,7 @@ class SummaryRow:
 
     @property
     def generator_limited(self) -> bool:
-        """True if the load generator was the limit in a closed-loop sample of the row's arm or of its baseline.
+        """True if the load generator was the limit in a closed-loop sample of the row's arm (variant) or of its baseline.
 
         Only solo samples (measured alone) from which results are computed are examined, and no pairs (two arms at
         once).
@@ -182,7 +182,7 @@ class Summary:
         return [row for row in self.rows if row.point.name == point.name]
 
     def control_of(self, row: SummaryRow) -> SummaryRow | None:
-        """Return the row of the control run: the same arm under the same load without the disruption; None without a control."""
+        """Return the row of the control run: the same arm (variant) under the same load without the disruption; None without a control."""
         control = find_control(self.points, row.point)
         return next(
             (candidate for candidate in self.rows if candidate.arm == row.arm and candidate.point == control), None
@@ -208,9 +208,9 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
 def compute_misleading_gaps(row: SummaryRow) -> dict[str, float]:
     """Return metric → gap, for metrics in which a row's absolute values contradict the effect that its pair shows.
 
-    A pair is two arms measured at once. Absolute values come from solo samples, minutes apart, so the ratio of two rows
-    of the table varies more. The ratio contradicts the pair if it is more than 5 % (CONTRADICTION_SHARE) outside the
-    pair's 95 % interval. The gap is the log of that ratio minus the pair's effect.
+    A pair is two arms (variants) measured at once. Absolute values come from solo samples (measured alone), minutes
+    apart, so the ratio of two rows of the table varies more. The ratio contradicts the pair if it is more than 5 %
+    (CONTRADICTION_SHARE) outside the pair's 95 % interval. The gap is the log of that ratio minus the pair's effect.
     """
     gaps: dict[str, float] = {}
     for effect in row.effects if row.base is not None else ():

@@ -65,7 +65,7 @@ DRAWS, SEED = 2000, 2511
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The ruling on whether the effect of an arm in one metric gets a decision (is judged).
+    """The ruling on whether the effect of an arm (variant) in one metric gets a decision (is judged).
 
     Attributes:
         why: The reason why the effect is not judged; empty if it is judged.
@@ -192,7 +192,7 @@ def select_failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
 
 
 def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
-    """Describe how often an arm failed to do its work, if it failed in more samples than its baseline.
+    """Describe how often an arm (variant) failed to do its work, if it failed in more samples than its baseline.
 
     The remaining blocks (repetitions) of such an arm are not representative: the missing ones may have been its worst.
 
@@ -218,8 +218,8 @@ def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tupl
         metric: The metric's name in the catalogue.
         arm: The samples of the arm.
         base: The samples of the arm that it is compared with.
-        pairs: True to return geometric means over the blocks that both have (one run), False to return the median of
-            each side's blocks (two runs).
+        pairs: True to return geometric means over the blocks (repetitions) that both have (one run), False to return
+            the median of each side's blocks (two runs).
 
     """
     arm_values, base_values = arm.known(metric), base.known(metric)
@@ -281,7 +281,8 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
     """Return the smallest plausible share of a known cost that pairs show (1 = all): the lower end of a 95 % interval.
 
     A pair is two arms measured at once. The share is the cost per unit of injected work by pairs, divided by the cost
-    by solo samples. Each cost is a least-squares slope through the origin. The interval comes from resampled rounds.
+    by solo samples (measured alone). Each cost is a least-squares slope through the origin. The interval comes from
+    resampled rounds.
 
     Args:
         measurements: Committed measurements of variants with known amounts (doses) of needless work.

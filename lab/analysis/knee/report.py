@@ -207,7 +207,9 @@ class Knee(Record):
 
 
 class KneeReport(Record):
-    """The contents of `knee.json`, which `knee --json` also prints.
+    """The contents of `knee.json`: the results of a search for knees (highest rates within the latency bound).
+
+    The command `knee --json` prints them, too.
 
     Times are seconds, rates requests per second, and shares fractions.
     """
@@ -223,12 +225,14 @@ class KneeReport(Record):
 
 
 def build_search(conditions: KneeSearch) -> KneeSearchSettings:
-    """Convert the recorded conditions of a search for knees into the settings of the search algorithm."""
+    """Convert the recorded conditions of a search for knees (highest rates within a latency bound) into the search's settings."""
     return KneeSearchSettings(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
 def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[RateTrial]:
-    """Return the trials of one variant in a search for its knee, in the plan's order.
+    """Return the trials (measured rates) of one variant in a search for its knee, in the plan's order.
+
+    The knee is the highest rate within the latency bound.
 
     The list ends before the first trial that was not measured completely.
 

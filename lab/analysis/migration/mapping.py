@@ -129,12 +129,12 @@ class Line:
 
     @property
     def unverified(self) -> bool:
-        """True if nobody has checked the facts about the counterpart on the successor, as the successor's table says."""
+        """True if the successor's table says that nobody has checked the facts about this counterpart of ingress-nginx's setting."""
         return "unverified" in f"{self.default} {self.note} {self.source}"
 
     @property
     def is_trap(self) -> bool:
-        """True if the key or annotation is a trap: something would behave differently after the move to the successor."""
+        """True if the key or annotation is a trap: something would behave differently after the move from ingress-nginx."""
         return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
 
 
@@ -513,7 +513,7 @@ def _find_standing(
 
 
 def _is_equal(to: str, default: str) -> bool:
-    """Return whether a value of a successor's setting equals its default.
+    """Return whether a value of a setting equals its default, on the proxy that replaces ingress-nginx.
 
     Equal are: the same text, the same amount in other units (`60s` and `1m`), and two texts that both mean nothing
     (`off` and `none`).

@@ -207,7 +207,7 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], lis
 
 
 def _read_row(cells: Mapping[str, str]) -> Iterator[CounterpartRow]:
-    """Yield the rows that one line of a successor's table describes.
+    """Yield the rows (settings) that one line in the table of a successor of ingress-nginx describes.
 
     A setting such as `entryPoints.{web,websecure}.x` gives one row for each name in braces. Any other setting is one
     row.
