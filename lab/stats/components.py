@@ -94,7 +94,7 @@ def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Comp
 def _estimate_component(
     mean_square: tuple[float, int], lower_square: tuple[float, int] | None, size: int, confidence: float
 ) -> Component:
-    """Compute one variance component from its mean square and that of the next component below.
+    """Compute one variance component (how much values vary at one level) from its mean square and that of the level below.
 
     Args:
         mean_square: (mean square of the component, its degrees of freedom).

@@ -143,7 +143,9 @@ def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> Sear
 def simulate_search(
     search: KneeSearchSettings, verdict_at: Callable[[int], Verdict]
 ) -> tuple[SearchStep, list[KneeTrial]]:
-    """Run a search for the knee on a simulated system, and return the search's last step and its trials.
+    """Run a search for the knee (highest rate within the latency bound) on a simulated system.
+
+    The result is the end of the search, and the trials of rates that led to it.
 
     Args:
         search: The settings of the search.

@@ -90,7 +90,7 @@ class Estimate:
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
-        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks."""
+        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks (repetitions)."""
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 
@@ -162,7 +162,7 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The average of one arm's values in their own unit, with its interval.
+    """The average of one variant's values in their own unit, with its interval.
 
     Attributes:
         value: The geometric mean (from `estimate_geometric_mean`) or the median (from `estimate_median`) of the blocks
@@ -203,13 +203,13 @@ def compute_welch_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None
 
 
 def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """Return the geometric mean of an arm's blocks with its t-interval, both computed on logarithms.
+    """Return the geometric mean of a variant's blocks (repetitions) with its t-interval, both computed on logarithms.
 
-    As in `estimate_ratio`, the noise is assumed to be multiplicative. The result describes one arm; to compare two
-    arms, use `estimate_ratio`, which pairs their blocks.
+    As in `estimate_ratio`, the noise is assumed to be multiplicative. The result describes one variant; to compare two
+    variants, use `estimate_ratio`, which compares them block by block.
 
     Args:
-        values: One positive, finite number per block (repetition), shape (n,), n ≥ 1.
+        values: One positive, finite number per block, shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
@@ -225,7 +225,7 @@ def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> 
 
 
 def estimate_median(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """Return the median of an arm's blocks (repetitions) with an interval from order statistics.
+    """Return the median of a variant's blocks (repetitions) with an interval from order statistics.
 
     The order statistics are (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤
     (1-confidence)/2 for B ~ Bin(n, ½). They cover with `confidence` or more for any noise (Thompson 1936; Hollander &

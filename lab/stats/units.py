@@ -8,7 +8,7 @@ from lab.stats.histogram import LIMIT_US, UNIT_S
 
 
 def format_blocks(count: int) -> str:
-    """Return a number of blocks as text: 1 block, 6 blocks."""
+    """Return a number of blocks (repetitions) as text: 1 block, 6 blocks."""
     return f"{count} block" if count == 1 else f"{count} blocks"
 
 
