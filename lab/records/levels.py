@@ -50,9 +50,9 @@ class SystemComponents(Record):
 
 @cache
 def read_components() -> tuple[SystemComponents, ...]:
-    """Return the variance components of all systems in `data/levels`: how much repeats, reloads and starts vary.
+    """Return the variance components of all systems in `data/levels`: how much their CPU time per request varies.
 
-    Variants have their present names.
+    There is one component each between repeats, between reloads and between starts. Variants have their present names.
 
     Raises:
         UsageError: A file is damaged.

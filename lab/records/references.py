@@ -213,8 +213,9 @@ def refuse_other_design(
     """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
     Its target, its arms (variants, with their baselines and manifests), its load points and its programs must be those
-    of the reference's first run. Each arm must be measured as in that run, solo or in a pair. The added run may lack
-    some arms and points. Facts that a boot itself can change (kernel, processor, memory) may differ.
+    of the reference's first run. Each arm must be measured as in that run, solo or in a pair (two variants at once).
+    The added run may lack some arms and points. Facts that a boot itself can change (kernel, processor, memory) may
+    differ.
 
     Args:
         runs: The runs of the reference, the first one first.

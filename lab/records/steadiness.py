@@ -176,7 +176,7 @@ def judge_unjudged(
     """Judge whether a run's samples were steady, for all valid samples without such a judgement, and return all samples.
 
     Older versions of the lab did not store a judgement. A sample that was not steady becomes invalid. If it is one side
-    of a pair, the other side becomes invalid, too.
+    of a pair (two variants at once), the other side becomes invalid, too.
 
     Args:
         samples: The samples of the run.
@@ -203,12 +203,12 @@ def judge_unjudged(
 
 
 def _load_key(sample: Sample) -> tuple[int, int, int]:
-    """Return a key that is equal for the two sides of a pair, and different for all other samples of the run."""
+    """Return a key that is equal for the two sides of a pair (two variants at once), and different for all other samples of the run."""
     return sample.order, sample.generation, sample.attempt
 
 
 def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
-    """Return a sample, made invalid if it or the other side of its pair was not steady.
+    """Return a sample, made invalid if it or the other side of its pair (two variants at once) was not steady.
 
     Args:
         sample: The sample.

@@ -353,7 +353,7 @@ class RunStore:
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the records of all samples in the order of the plan, each judged whether it was steady.
+        """Return the records of all samples in the plan's order, after it was judged whether each was steady.
 
         Samples of older versions of the lab have no stored judgement. They are judged now, and may become invalid.
 
