@@ -128,7 +128,7 @@ class _RunningArm:
 
 @dataclass(slots=True)
 class _Systems:
-    """The systems that are up together: one, or the two of a pair with the left side first.
+    """The systems that are up together: one, or the two of a pair (two variants at once) with the left side first.
 
     Attributes:
         up: The running systems.
@@ -377,7 +377,7 @@ class MeasuringLoop:
 
         Args:
             slot: The planned measurement.
-            runs: The sides that were measured: one, or two for a pair.
+            runs: The sides that were measured: one, or two for a pair (two variants at once).
             measurements: The result of each side.
 
         Returns:

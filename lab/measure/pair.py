@@ -55,7 +55,7 @@ PROXY_CPU_ROLES = ("proxy", cpu.CONTROL_ROLE)
 
 @dataclass(slots=True)
 class SliceSwitching:
-    """The switching between the two generators of a pair in time slices, so that only one of them runs at a time.
+    """The switching between the two generators of a pair (two variants at once) in time slices, so that only one of them runs at a time.
 
     Attributes:
         jobs: The jobs of the left and the right generator.
@@ -211,7 +211,7 @@ class PairRun:
 
     @property
     def layout(self) -> Layout:
-        """The planned layout of the pair: the variant on each side, the side that starts first, and the order of time slices."""
+        """The planned layout of the pair (two variants at once): the variant on each side, the side that starts first, and the order of time slices."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:
