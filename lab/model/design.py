@@ -72,7 +72,7 @@ class Promise(Record):
 
 
 class PlannedPlace(Record):
-    """The planned measurements of one arm (a variant in a run) at one load point, either solo or as one side of a pair."""
+    """The planned measurements of one arm (a variant in a run) at one load point, either solo or as one side of a pair (two variants at once)."""
 
     arm: str
     against: str = Field(description="the arm on the other side of a pair; empty = by itself")
@@ -224,7 +224,7 @@ def find_solo_places(
 def choose_scheme(
     shared_cost: bool, point: LoadPoint, sides: Sequence[Side], other_system: bool = False
 ) -> Scheme | None:
-    """Return how the two sides of a variant's pair are loaded at a point; None if solo samples decide the effect there.
+    """Return how the two sides of a variant's pair are loaded at a point; None if solo samples (measured alone) decide the effect there.
 
     Args:
         shared_cost: Whether the variant's cost can lie in what both sides of a pair share.

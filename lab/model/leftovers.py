@@ -112,7 +112,7 @@ class PortsTaken(NamedTuple):
 
 
 def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
-    """Return the place and destination for which TIME_WAIT sockets take the largest share of the local ports.
+    """Return the place (network namespace or pod) and destination whose TIME_WAIT sockets take the largest share of local ports.
 
     If there are no such sockets, the result has the place `proxy`, the destination `any`, and 0 sockets.
 

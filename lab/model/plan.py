@@ -30,7 +30,8 @@ ArmRole = Literal["variant", "baseline", "again", "reference"]
 class Arm:
     """A variant under the name by which a run measures it.
 
-    In one block (a repetition of all arms) an arm may be measured solo, and again in each pair that it is part of.
+    In one block (a repetition of all arms) an arm may be measured solo, and again in each pair (two variants at once)
+    that it is part of.
 
     Attributes:
         name: The name in the run. It is the variant's name, except for the baseline's second measurement.
@@ -53,7 +54,7 @@ CellKey = tuple[int, str, str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A planned measurement: either one solo sample of an arm (a variant in a run), or two samples, one per side of a pair."""
+    """A planned measurement: either one solo sample of an arm (a variant in a run), or two samples, one per side of a pair (two variants at once)."""
 
     order: int
     """The position in the plan, from 1."""
@@ -83,7 +84,7 @@ class Slot:
 
     @property
     def other(self) -> str:
-        """The name of the arm (a variant in the run) on the pair's other side; empty for a solo measurement."""
+        """The name of the arm (a variant in the run) on the other side of a pair; empty if only one arm is measured."""
         return self.against.name if self.against else ""
 
     @property
@@ -94,12 +95,12 @@ class Slot:
 
     @property
     def sides(self) -> tuple[Slot, ...]:
-        """This planned measurement as seen from each of its sides: one entry if it is solo, two for a pair, `arm` first."""
+        """This planned measurement as seen from each of its sides: one entry for a single arm, two for a pair (two variants at once), `arm` first."""
         return (self, self.turned) if self.against else (self,)
 
     @property
     def cells(self) -> tuple[CellKey, ...]:
-        """The keys (`CellKey`) of this planned measurement's samples: one if it is solo, two if it is a pair, `arm` first."""
+        """The keys (`CellKey`) of this planned measurement's samples: one if a single arm is measured, two for a pair, `arm` first."""
         return tuple(
             (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
         )
@@ -145,7 +146,7 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        """The number of starts of a system in this plan; the two sides of a pair, which start together, count as one."""
+        """The number of starts of a system in this plan; the two sides of a pair (two variants at once), which start together, count as one."""
         return len({slot.bring_up for slot in self.slots})
 
     def lasts_s(self, bring_up_s: float) -> float:
@@ -215,7 +216,7 @@ ArmAndPoint = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many of a run's blocks measure each arm as a pair, and how many measure it solo (with the machine to itself).
+    """How many of a run's blocks measure each arm as a pair (two variants at once), and how many measure it solo (with the machine to itself).
 
     A block is one repetition of all arms, an arm is a variant in a run.
 
@@ -244,7 +245,7 @@ def plan_samples(
 
     An arm is a variant in the run. The design is a split plot. In every block (a repetition of all arms) each arm
     starts once, in random order. All load points are measured on that start, but each point with a disruption or with
-    streams of events has a start to itself. Each pair in `shape` is one more start.
+    streams of events has a start to itself. Each pair (two variants at once) in `shape` is one more start.
 
     - Within a block, all solo arms except the reference have one order of points. The orders come from Williams squares
       (`williams_squares`).

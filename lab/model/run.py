@@ -313,7 +313,7 @@ class RunRecord(Record):
 
     @property
     def solo(self) -> dict[ArmAndPoint, str]:
-        """The places where solo samples decide a variant's effect, (arm, point) → the reason in words.
+        """The places where solo samples (measured alone) decide a variant's effect, (arm, point) → the reason in words.
 
         Elsewhere pairs (two variants measured at once) decide. The rules are those of `find_solo_places`.
         """

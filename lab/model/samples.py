@@ -244,7 +244,8 @@ class Sample(Record):
     def change(self) -> Change | None:
         """The lasting change of rate or CPU time per request that made this sample invalid; None if there is none.
 
-        It is also None if the sample is invalid because the other side of its pair changed, or for any other reason.
+        It is also None if the sample is invalid because the other side of its pair (two variants at once) changed, or
+        for any other reason.
         """
         return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
@@ -260,8 +261,8 @@ class Sample(Record):
     def goodput_rps(self) -> float | None:
         """The requests per second of this sample that were answered with a right status; None if no rate was measured.
 
-        For one side of a pair in time slices, it is the rate within that side's slices. It is None if too many answers
-        may have arrived in the slices of the other side (`MAX_IN_FLIGHT`).
+        For one side of a pair (two variants at once) in time slices, it is the rate within that side's slices. It is
+        None if too many answers may have arrived in the slices of the other side (`MAX_IN_FLIGHT`).
         """
         rate_rps = self.achieved_rps
         if self.pair is not None and self.pair.own_s and self.requests:
@@ -297,7 +298,7 @@ def key_of_measurement(item: Slot | Sample) -> CellKey:
 
 
 def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
-    """Return the keys (`CellKey`) of all planned measurements; a planned pair has two, one for each side."""
+    """Return the keys (`CellKey`) of all planned measurements; for a pair (two variants at once) there are two."""
     return {key for slot in slots for key in slot.cells}
 
 

@@ -167,9 +167,9 @@ class LoadPoint(Record, strict=True):
     def for_minutes(self) -> LoadPoint:
         """Return this load point as the option `--sustained` loads it: for `SUSTAINED_S` or longer, without warm-up, solo.
 
-        It has no warm-up, because the first seconds are part of what is measured. It is not measured in pairs, because
-        each side of a pair would run only half of the time. A load that ends after a number of requests or has a
-        disruption or streams is returned unchanged.
+        It has no warm-up, because the first seconds are part of what is measured. It is not measured in pairs (two
+        variants at once), because each side of a pair would run only half of the time. A load that ends after a number
+        of requests or has a disruption or streams is returned unchanged.
         """
         if self.requests is not None or self.has_outcome:
             return self
@@ -192,7 +192,7 @@ class LoadPoint(Record, strict=True):
         return self.scheme == "together" and not self.why_alone
 
     def counting(self, blocks: int) -> int:
-        """Return the number of values over which the statistics of a pair are computed.
+        """Return the number of values over which the statistics of a pair (two variants at once) are computed.
 
         It is one value per block (a repetition of all measurements). Where `singly` is set, it is one value per worker
         generation (workers between two reloads).
@@ -237,10 +237,10 @@ class LoadPoint(Record, strict=True):
 
     @property
     def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
-        """The key by which disrupted load points share a control run (the load without the disruption): they do if it is equal.
+        """The key that disrupted load points must have in common to share a control run (the load without the disruption).
 
-        It consists of the load point without its name, its share of the knee (`of_knee`) and its disruption, and of
-        what the disruption's `prepare` sets up.
+        It consists of the load point without its name, its share of the knee (`of_knee`, the highest rate within a
+        latency bound) and its disruption, and of what the disruption's `prepare` sets up.
         """
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
