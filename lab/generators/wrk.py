@@ -318,7 +318,7 @@ class WrkBlock:
 
 
 def read_blocks(stdout: str, timed: bool = True) -> list[WrkBlock]:
-    """Parse the counts and latencies that the lab's Lua script printed, one block for each wrk process.
+    """Parse the counts and latencies that the lab's Lua script printed, as one block of output for each wrk process.
 
     Args:
         stdout: The standard output of wrk or wrk2.
