@@ -101,7 +101,7 @@ class Past:
         return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{older}"
 
     def of(self, baseline: str) -> list[Noise]:
-        """Return the noise of one baseline in each metric at each load point, including metrics that were not judged."""
+        """Return the noise of one baseline in each metric at each load point, including metrics without a decision."""
         return [noise for noise in self.noises if noise.variant == baseline]
 
     def covers(self, baselines: Mapping[str, str]) -> bool:

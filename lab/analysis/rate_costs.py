@@ -79,7 +79,7 @@ def format_cost(estimate: stats.Estimate, is_marginal: bool, signed: bool) -> tu
 
 
 def format_even_rate(rate_rps: float) -> str:
-    """Format the rate at which idle cost and marginal cost are equal, with two significant digits: `150`."""
+    """Format the rate at which all requests together cost as much as the idle proxy, with two significant digits: `150`."""
     return format_rate(float(f"{rate_rps:.2g}"))
 
 
@@ -145,7 +145,7 @@ def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
 
 
 def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:
-    """Return block → (idle cost, marginal cost), by the line through the CPU cores used at two rates.
+    """Return block → (CPU cores at rate 0, CPU seconds per further request), by a line through the CPU use at two rates.
 
     Args:
         low: The arm's samples at the lower rate.

@@ -24,8 +24,8 @@ def measure_command(record: RunRecord, arms: str) -> str:
     """Return the command that measures arms with the load and target of a stored run: `just bench ARMS …`.
 
     For a run that searched the knee (highest rate within a latency bound), it is `just knee ARMS …` with the run's
-    options. If the run's variants exist only in its own manifests, as those of an ablation do, it is the run's own
-    command.
+    options. If the run's variants exist only in its own manifests, as those of an ablation (a study of single settings)
+    do, it is the run's own command.
 
     Args:
         record: The record of the stored run.

@@ -446,10 +446,10 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
 
 
 def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
-    """Yield the runs that may have measured the price of a request: first the user's own, then the committed ones.
+    """Yield the runs that may have measured the price of a request (CPU time): first the user's own, then committed ones.
 
-    The user's latest run comes first. Committed runs with the usual variant come before others. Among these, runs whose
-    proxy had its own CPUs come first, and then the latest.
+    The user's latest run comes first. Committed runs with the usual variant for the demanded requests come before
+    others. Among these, runs whose proxy had its own CPUs come first, and then the latest.
     """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []

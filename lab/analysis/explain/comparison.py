@@ -296,10 +296,10 @@ class _ArmPair:
         return suggest_remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
     def _count_lost(self, row: ComparedRow) -> int:
-        """Return how many planned blocks (repetitions) of a row do not count.
+        """Return how many planned blocks (repetitions) of a row have no result.
 
-        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block does
-        not count if either side is missing. For two runs, it is the larger number of the two runs.
+        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block needs a
+        result of both sides. For two runs, it is the larger number of the two runs.
         """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n

@@ -77,7 +77,7 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
 
 
 def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
-    """Return why a gate calls a row a regression after two measurements, each of which was close to the bound.
+    """Return why a gate calls a row a regression after it was measured twice, each time close to the bound.
 
     A gate checks whether a candidate is worse than a base by more than a bound.
 
