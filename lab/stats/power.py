@@ -135,7 +135,7 @@ def count_blocks_to_detect(
 def count_blocks_to_exclude(
     half_width: float, blocks: int, distance: float, confidence: float = 0.95, power: float = 0.9
 ) -> int | None:
-    """Return the fewest blocks (repetitions) whose interval excludes a bound at a distance from the truth.
+    """Return the fewest blocks (repetitions) whose interval excludes a bound that lies a given distance from the true value.
 
     An interval that excludes a bound is a t-test against that bound (`count_blocks_to_detect`). For a median, whose
     interval is wider, the number is approximate.
@@ -144,7 +144,7 @@ def count_blocks_to_exclude(
         half_width: The half-width, 0 or more, of the interval from an earlier run, in the unit of `distance` (for
             ratios: logarithms).
         blocks: The number of blocks of that earlier run, two or more.
-        distance: The distance between the bound and the truth, above 0.
+        distance: The distance between the bound and the true value, above 0.
         confidence: The coverage of the interval, as a fraction.
         power: The probability that the bound is excluded.
 
