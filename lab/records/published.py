@@ -39,7 +39,7 @@ class Source(BaseModel):
 
 
 class PublishedColumn(BaseModel):
-    """The description of one column of a published table: its name, its type, and the texts for true and false."""
+    """The description of one column of a table that others published: its name, its type, and the texts for true and false."""
 
     name: str
     type: Literal["string", "integer", "number", "boolean"]
