@@ -211,7 +211,7 @@ class PairRun:
 
     @property
     def layout(self) -> Layout:
-        """The planned layout of the pair (two variants at once): the variant on each side, the side that starts first, and the order of time slices."""
+        """The planned layout of the pair (two systems at once): the variant on each side, which starts first, and the time slices."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:
