@@ -179,7 +179,7 @@ class LoadPoint(Record, strict=True):
 
     @property
     def scheme(self) -> Scheme:
-        """The way in which the two sides of a pair are loaded at this load point: "slices" or "together".
+        """The way in which the two sides of a pair (two variants at once) are loaded at this load point: "slices" or "together".
 
         In a closed loop the sides alternate in time slices. A load at an offered rate cannot pause, so both sides run
         at once.
@@ -205,7 +205,7 @@ class LoadPoint(Record, strict=True):
 
     @property
     def shared_cost(self) -> bool:
-        """True if most work of this load is in the kernel's network stack, which both sides of a pair share.
+        """True if most work of this load is in the kernel's network stack, which both sides of a pair (two variants) share.
 
         That is so if every request opens a new connection. A pair then underestimates the cost.
         """

@@ -377,7 +377,7 @@ def sets_node(name: str) -> bool:
 
 
 def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
-    """Render a variant and check it; return it with its knobs (settings) and read-backs (checks of these).
+    """Render a variant and check it; return it with its knobs (settings) and read-backs (checks that these took effect).
 
     Args:
         name: The name of its folder, or `overlay+knob+knob`; with `@COMMIT` at the end, the variant as of that commit.
