@@ -100,15 +100,16 @@ def list_programs(run: RunStore) -> dict[str, list[str]]:
 
 
 def list_notes_on_defaults(run: RunStore) -> list[str]:
-    """Return a sentence for each costly default that a stand-in program kept in a run, with the names of the arms.
+    """Return a sentence for each setting that a stand-in program left at a costly default in a run, with the names of the arms (variants).
 
-    A stand-in runs in place of a program that could not be had. The result is empty if the manifests cannot be read.
+    A stand-in runs in place of a program that could not be had. Its defaults may differ from that program's. The result
+    is empty if the manifests cannot be read.
     """
     return stand_ins.describe_kept_defaults(run.record.target, run.record.facts, _read_manifests(run))
 
 
 def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
-    """Return a sentence about the costly defaults that stand-in programs kept in some arms of a run.
+    """Return a sentence about the settings that stand-in programs left at costly defaults in some arms of a run.
 
     A stand-in runs in place of a program that could not be had, and may have other defaults.
 
@@ -117,7 +118,7 @@ def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
         arms: The names of the arms (variants of the run) to look at.
 
     Returns:
-        The sentence; empty if the stand-ins kept no costly default in these arms.
+        The sentence; empty if these arms have no such setting.
 
     """
     defaults = stand_ins.list_kept_defaults(run.record.target, run.record.facts, _read_manifests(run))
@@ -129,7 +130,7 @@ def describe_kept_defaults(run: RunStore, arms: Collection[str]) -> str:
 
 
 def _read_manifests(run: RunStore) -> dict[str, list[dict[str, Any]]]:
-    """Return name of an arm → the manifests that were applied for it; empty if any of them cannot be read."""
+    """Return name of an arm (variant) → the manifests that were applied for it; empty if any of them cannot be read."""
     arms = {arm.name: arm.variant for arm in run.record.arms if arm.role in ("baseline", "variant")}
     try:
         return {name: run.manifests(variant) for name, variant in arms.items()}

@@ -29,7 +29,7 @@ EXAGGERATED = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The median and range of one number that a calibration measured several times.
+    """The median and range of one number that a calibration (test of load generators against a known server) repeated.
 
     Attributes:
         median: The median of the repeats, in the number's own unit.
@@ -103,7 +103,7 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorResult:
-    """The results of a calibration for one load generator.
+    """The results of a calibration for one load generator: how well its report agrees with a test server's own record.
 
     Attributes:
         known: The generator as the calibration found it: name, whether it is installed, and the remedy if it is not.
@@ -131,7 +131,7 @@ class GeneratorResult:
 
 
 def summarise_generators(record: CalibrationRecord) -> list[GeneratorResult]:
-    """Return the results of each load generator of a calibration, in the record's order."""
+    """Return the results of each load generator of a calibration (test against a known server), in the record's order."""
     return [
         _summarise_generator(
             generator, [measurement for measurement in record.measurements if measurement.generator == generator.name]

@@ -158,7 +158,7 @@ class Damaged:
         return f"{self.name} is damaged: {self.why}"
 
     def of(self, sweeps: Sequence[str], variants: Sequence[str], target: str | None) -> bool | None:
-        """Return whether the damaged run measured all of some variants under one of some sweeps on a target.
+        """Return whether the damaged run used one of the given sweeps (lists of loads) and target, and has all given variants.
 
         Args:
             sweeps: The names of the sweeps, one of which must be the run's.
@@ -240,7 +240,8 @@ class Evidence:
         name: The run's folder in data/reference.
         run: The stored run.
         all_samples: All samples of the run, valid or not.
-        counted: (block, arm, point) → the counted solo sample, for which the arm (variant) had the machine to itself.
+        counted: (block, arm, point) → the solo sample used for results, for which the arm (variant) had the machine to
+            itself.
         beside: A phrase with the damaged runs that might have been used instead; empty if there are none.
         unable: The variants that other runs of the same sweep and target could not measure, with the reasons.
 
@@ -289,8 +290,9 @@ class Evidence:
             metric: The metric's name.
 
         Returns:
-            The effect. It is None if the two were not a pair at this point, or if solo samples decide in this metric.
-            It is also None if the effect is not judged, or only a bound.
+            The effect. It is None if the two were not a pair at this point, or if solo samples (measured alone) decide
+            in this metric. It is also None if the effect has no decision, or is only a bound because the load generator
+            limited one side.
 
         """
         kinds = (False, True) if self.run.record.pairs else ()
@@ -312,7 +314,7 @@ class Evidence:
         return [arm.name for arm in arms if variant in (None, arm.variant)]
 
     def twin(self, arm: str) -> tuple[str, str] | None:
-        """Return the A/A pair of an arm, which shows the noise of comparisons with this arm.
+        """Return the A/A pair of an arm (variant), which shows the noise of comparisons with this arm.
 
         An A/A pair is an arm and a second arm that repeats it. If the arm has none, that of its baseline is returned.
 
@@ -326,10 +328,10 @@ class Evidence:
         return (base, again[base]) if base is not None and base in again else None
 
     def blocks(self, arm: str, point: str) -> dict[int, Sample]:
-        """Return block (number of the repetition) → the counted solo sample of an arm at a load point.
+        """Return block (number of the repetition) → the solo sample (measured alone) used for an arm at a load point.
 
-        For a disrupted load, a block is left out if its control run (the same load without the disruption) has no
-        counted sample.
+        For a disrupted load, a block is left out if its control run (the same load without the disruption) has no such
+        sample.
 
         Args:
             arm: The name of the arm (variant).
@@ -346,10 +348,10 @@ class Evidence:
         }
 
     def lost(self, arm: str, point: str) -> str:
-        """Describe how many of an arm's planned blocks count at a load point, and why the others do not.
+        """Describe in how many of an arm's planned blocks a load point has a result, and why the others have none.
 
         Example: `4 of 6 blocks: steal, not measured`. A block is a repetition. The text is empty if all planned blocks
-        count.
+        have a result.
         """
         slots = self.run.record.plan().slots
         planned = {slot.block for slot in slots if (slot.arm.name, slot.point.name, slot.other) == (arm, point, "")}
@@ -364,13 +366,13 @@ class Evidence:
     def unsteady(self, arm: str, point: str) -> str:
         """Describe how the rate or CPU time changes within an arm's samples at a load point; empty if the samples are steady.
 
-        Samples that are not steady do not count.
+        No results are computed from samples that are not steady.
         """
         change = find_unsteady_arms(self.all_samples).get((arm, point))
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
-        """Return block (number of the repetition) → value of a metric, for the solo samples of an arm at a load point.
+        """Return block (number of the repetition) → value of a metric, for the solo samples (measured alone) of an arm at a load point.
 
         Args:
             arm: The name of the arm (variant).
@@ -400,7 +402,7 @@ class Evidence:
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def told(self, variant: str, point: str, metric: str) -> list[float]:
-        """Return all values of a metric that the solo samples of a variant show at a load point, over its arms and blocks.
+        """Return all values of a metric that the solo samples (measured alone) of a variant show at a load point, over its arms and blocks.
 
         Args:
             variant: The name of the variant, which may have several arms (names in the run).
@@ -414,7 +416,7 @@ class Evidence:
         return self._list_values(self.arms(variant), point, metric)
 
     def direct(self, point: str, metric: str) -> float | None:
-        """Return a metric of the direct reference (the backend without a proxy) at a load point: the median over blocks.
+        """Return a metric of the direct reference (the backend without a proxy) at a load point: the median over blocks (repetitions).
 
         Returns:
             The median; None if no valid sample of the reference has the metric.
@@ -432,15 +434,15 @@ class Evidence:
         return [value for values in by_arm for value in values if value is not None]
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
-        """Return the log of the counted sample of an arm at a load point in one block.
+        """Return the log of the sample used for an arm (variant) at a load point in one block (repetition).
 
         Args:
             arm: The arm's name.
             point: The load point's name.
-            block: The number of the block (repetition); None for the first block that counts.
+            block: The number of the block; None for the first block with a result.
 
         Returns:
-            The log; None if there is no such block with a counted sample.
+            The log; None if there is no such sample.
 
         """
         samples = self.blocks(arm, point)
@@ -451,12 +453,12 @@ class Evidence:
         return Log(sample, zero_s(requests), requests, events, since_load(sample, self.run.usage(sample)))
 
     def logs(self, arm: str, point: str) -> list[Log]:
-        """Return the logs of the counted samples of an arm at a load point, one for each block (repetition)."""
+        """Return the logs of the samples used for an arm (variant) at a load point, one for each block (repetition)."""
         return [log for block in self.blocks(arm, point) if (log := self.log(arm, point, block)) is not None]
 
     @property
     def said(self) -> str:
-        """The line for people about this committed run: its id, sweep, target and date, and how many samples count."""
+        """The line for people about this committed run: its id, sweep, target and date, and how many samples are used for results."""
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.all_samples)
         gaps = f", {invalid} of {len(self.all_samples)} samples invalid" if invalid else ""
@@ -533,10 +535,10 @@ def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidenc
 def select_runs(
     runs: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
 ) -> list[Evidence]:
-    """Return the runs that measured a variant under one of some sweeps on a target, in the given order.
+    """Return the runs that used one of the given sweeps (lists of loads), and measured a variant on a target.
 
     Args:
-        runs: The runs to select from.
+        runs: The runs to select from, whose order is kept.
         sweeps: The names of the sweeps.
         variant: The variant; None for any.
         target: The target; None for any.
@@ -553,7 +555,7 @@ def select_runs(
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The answer to a search in data/reference that found no run.
+    """The answer to a search in data/reference, the folder of committed runs, that found no run.
 
     Attributes:
         why: A phrase with what was searched for, and the command that measures it.
@@ -588,7 +590,7 @@ class Shelf:
     def of(
         self, *sweeps: str, variant: str | Sequence[str] | None = None, target: str | None = None, shape: bool = False
     ) -> Evidence | Missing:
-        """Return the first run that fits, in the order of the sweeps and then of `load_references`.
+        """Return the first committed run that fits, in the order of the sweeps and then of `load_references`.
 
         A run with six blocks (repetitions) or more, which are enough for intervals, is preferred to a run with fewer,
         unless `shape` is set.
@@ -597,7 +599,7 @@ class Shelf:
             sweeps: The sweeps to search for, the preferred first.
             variant: The variant, or variants, that the run must have measured; None for any.
             target: The target of the run; None for any.
-            shape: True if the shape of the results is enough, so that the run needs no intervals.
+            shape: True if only the shape of the results is needed (as for a figure), and intervals are not.
 
         Returns:
             The run, or the message that there is none.

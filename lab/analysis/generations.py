@@ -34,7 +34,7 @@ LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place where a run is measured: what the target offers for pairs (two arms measured at once).
+    """What a target (place to measure) offers for pairs (two arms measured at once).
 
     Attributes:
         sides: The places for the two sides of a pair.
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """The time that the parts of a run's block (one repetition) take, for the choice of worker generations and blocks.
+    """How long the parts of a run's block (one repetition) take, to choose the numbers of worker generations and blocks.
 
     A worker generation consists of the worker processes between two reloads of the proxy.
 
@@ -73,9 +73,9 @@ class BlockCosts:
     most: int = MAX_PLANNED
 
     def load_s(self, generations: int) -> float:
-        """Return the shortest time, in seconds, for which a load point loads one worker generation.
+        """Return the shortest time, in seconds, that a worker generation is under load at any of the load points.
 
-        Each point in `loads` divides its duration among the worker generations of a bring-up (see `divide_point`).
+        Each point in `loads` divides its duration among the worker generations (see `divide_point`).
 
         Args:
             generations: The number of worker generations (worker processes between two reloads) in each bring-up (start
@@ -85,7 +85,7 @@ class BlockCosts:
         return min(divide_point(point, generations).duration_s for point in self.loads)
 
     def takes_s(self, blocks: int, generations: int) -> float:
-        """Return the seconds that a variant's pairs and the A/A pairs take together.
+        """Return the seconds that the pairs of one variant take, together with the A/A pairs.
 
         A pair is two arms measured at once. An A/A pair is the baseline paired with itself, always on one worker
         generation (`lab.model.design`).
@@ -120,14 +120,14 @@ def choose_generations(
     A worker generation is the worker processes between two reloads; a block is one repetition. The generations follow
     from the known variance components of the systems, and the blocks follow from the generations.
 
-    If the user named a number of blocks, that number stays. The generations are then those that fit the sweep's own
-    number of blocks. If the user named an effect, the caller decides about the blocks.
+    If the user named a number of blocks, that number stays, and the generations are those for the sweep's number of
+    blocks. If the user named an effect to detect, the caller decides about the blocks.
 
-    All pairs of a run have equally many generations at a point. So if a reload makes no new workers for one variant of
-    a pair, no pair has several generations.
+    All pairs (two arms measured at once) have equally many generations at a point. So if a reload makes no new workers
+    for one of the paired variants, no pair has several generations.
 
     Args:
-        record: The record of what is measured, without the plan's measurements.
+        record: The record of the run, whose plan has no measurements yet.
         sweep_blocks: The number of blocks of the sweep.
         solo: True if solo samples decide at some point. They are in every block, so more blocks mean more solo samples.
         place: Where it is measured.
@@ -171,7 +171,7 @@ def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
     """Estimate how many seconds a run takes, without access to its target, rendered variants or earlier runs.
 
     Args:
-        record: The record of the run, without the plan's measurements. It is assumed that a reload makes new workers
+        record: The record of the run, whose plan has no measurements yet. It is assumed that a reload makes new workers
             for every variant.
         sweep_blocks: The number of blocks (repetitions) of its sweep.
 
@@ -189,8 +189,8 @@ def choose_blocks_and_generations(components: SystemComponents, costs: BlockCost
     repeat the level that varies (here new workers by a reload), as far as its cost allows.
 
     There are at least MIN_BLOCKS bring-ups (starts of the system). More bring-ups than planned are chosen only together
-    with several generations. Points on one generation then stay in as many blocks as planned. The plan stays unchanged
-    if generations vary little more than repeats.
+    with several generations. Points with a single generation are then still measured in as many blocks as planned. If
+    generations vary little more than repeats, the plan stays unchanged.
 
     Args:
         components: The variance components of the system.
@@ -220,11 +220,11 @@ def choose_blocks_and_generations(components: SystemComponents, costs: BlockCost
 
 
 def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
-    """Return the minimum detectable effect of a number of bring-ups with a number of worker generations each.
+    """Return the minimum detectable effect for a number of bring-ups (starts) with a number of worker generations each.
 
     Args:
-        components: The variance components of the system.
-        blocks: The number of bring-ups (starts of the system).
+        components: The variance components of the system: how much repeats, generations and bring-ups vary.
+        blocks: The number of bring-ups.
         generations: The number of generations (worker processes between two reloads) in each bring-up.
         load_s: The seconds of load on each generation.
 
@@ -243,7 +243,7 @@ def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts,
     A worker generation is the worker processes between two reloads; a bring-up is a start of the system.
 
     Args:
-        components: The variance components of the system.
+        components: The variance components of the system: how much repeats, generations and bring-ups vary.
         costs: The time that the parts of a block take.
         effect: The effect as a fraction.
         level: The significance level (see `power.count_blocks_for_effect`).
@@ -265,8 +265,8 @@ def set_generations(
 ) -> tuple[LoadPoint, ...]:
     """Set the number of worker generations (worker processes between two reloads) of load points.
 
-    Only points whose kind of pair (two arms measured at once) is that of the components are changed. Points that are
-    not paired, or that set generations themselves, stay unchanged.
+    Points are changed only if they have the components' kind of pair (two arms measured at once). Points that are not
+    paired, or that set generations themselves, stay unchanged.
 
     Args:
         points: The load points.

@@ -46,7 +46,7 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
 
     At a steady load, these are the effects in the metrics of `KEPT` and in the primary metric of the arm (variant in
     the run). The effects of the baseline against itself (A/A) are included. If both a pair (two arms measured at once)
-    and solo samples show an effect, it has two rows.
+    and solo samples (measured alone) show an effect, it has two rows.
 
     Args:
         run: The stored run.

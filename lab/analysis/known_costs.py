@@ -35,9 +35,9 @@ class KnownCost:
         lines: The number of lines of needless work that the variant adds to each request.
         alone: The effect that solo samples show.
         pair: The effect that the pair shows.
-        apart: The pair's effect minus the solo effect, block by block (repetition by repetition). Its interval is
-            widened so that these intervals of all variants hold together with 95 %. The variant with the most lines is
-            not counted, because it serves the slope (`KnownCosts.slope`).
+        apart: The pair's effect minus the solo effect, block by block (repetition by repetition). Its interval is wider
+            than a single 95 % interval: with 95 % probability, the intervals of all variants are right at once. The
+            variant with the most lines is not counted among them, because it serves the slope (`KnownCosts.slope`).
 
     """
 
@@ -49,13 +49,13 @@ class KnownCost:
 
     @property
     def agrees(self) -> bool:
-        """True if the pair and the solo samples may show the same cost: the interval of their difference contains 0."""
+        """True if the pair (two variants at once) and the solo samples may show the same cost: the interval of their difference contains 0."""
         low, high = self.apart.interval or (0.0, 0.0)
         return low <= 0 <= high
 
     @property
     def doubt(self) -> float | None:
-        """The uncertainty of the difference between the pair's cost and the solo cost, as a share of the pair's cost.
+        """The uncertainty of the difference between the cost in the pair and the cost measured alone, as a share of the former.
 
         It is half the width of the difference's interval. None without an interval, or if the pair's effect is not
         positive.
@@ -82,7 +82,10 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if pairs show all of a known cost: a line of needless work costs nearly as much in pairs as solo (`FULL_SLOPE`)."""
+        """True if pairs (two variants at once) show all of a known cost: a line of needless work costs nearly as much in pairs as in solo samples.
+
+        `FULL_SLOPE` is the share of the cost that suffices.
+        """
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
 
@@ -107,7 +110,7 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Compare what pairs (two arms measured at once) and solo samples of a run show of each known cost.
+    """Compare what pairs (two arms measured at once) and solo samples (measured alone) show of the cost of needless work in a run's variants.
 
     Args:
         record: The run's record.
@@ -133,7 +136,7 @@ def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | Non
 
 
 def _list_measured(record: RunRecord, summary: Summary) -> Iterator[MeasuredCost]:
-    """Yield each variant with needless work at each load that was measured both as a pair and solo.
+    """Yield each variant with needless work at each load that was measured both as a pair (two variants at once) and solo.
 
     A variant is left out if its baseline has needless work, too, or if fewer than six blocks (repetitions) have both
     measurements.
@@ -157,10 +160,10 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate the ratio of a line's cost in pairs to its cost in solo samples, over blocks that have every variant.
+    """Estimate what a line of needless work costs in pairs (two variants at once), as a ratio to its cost in solo samples, over complete blocks.
 
-    In each block (repetition) either cost is a least-squares slope through the origin. The two slopes have the same
-    denominator, which cancels.
+    A block (repetition) is complete if it has every variant. In each block, both costs are least-squares slopes through
+    the origin. The two slopes have the same denominator, which cancels.
 
     Returns:
         The estimate; None without such a block, or if a cost is not positive.

@@ -55,11 +55,12 @@ def _select_committed(target: str, variants: Collection[str]) -> list[SystemComp
 
 
 def counts_singly(component: SystemComponents, generations: int, load_s: float) -> bool:
-    """Return whether each worker generation of a bring-up counts as one value in statistics, instead of their mean.
+    """Return whether each worker generation is a value of its own in statistics, instead of one mean for each bring-up.
 
     A worker generation is the worker processes between two reloads; a bring-up is one start of the system. All
-    generations of a bring-up share the variance between bring-ups. Each counts if that variance is known to be a small
-    part (SHARE) of the variance within bring-ups. It is known only if at least BOUNDING bring-ups were measured.
+    generations of one bring-up have the difference between bring-ups in common. So they are separate values only if the
+    variance between bring-ups is at most a small part (SHARE) of that within them. To know it, at least BOUNDING
+    bring-ups must have been measured.
 
     Args:
         component: The system's variance components.
@@ -73,9 +74,9 @@ def counts_singly(component: SystemComponents, generations: int, load_s: float) 
 
 
 def find_starts(component: SystemComponents) -> SystemComponents:
-    """Return the committed variance components of the same system, pair and load that come from the most bring-ups.
+    """Return the committed variance components from the most bring-ups, for the same system, kind of pair (two variants at once) and load.
 
-    A bring-up is one start of the system. The more were measured, the better it is known how much they vary.
+    A bring-up is one start of the system. The more bring-ups were measured, the better it is known how much they vary.
     """
     same = [
         candidate
@@ -135,7 +136,7 @@ def compute_sd(component: SystemComponents, generations: int, load_s: float, sin
         singly: True for the standard deviation of a single generation.
 
     Returns:
-        (standard deviation, number of pilot blocks from which it would be known equally well).
+        (standard deviation, number of blocks of a pilot run that would give it with the same certainty).
 
     """
     parts = _list_parts(component, 1 if singly else generations, load_s)

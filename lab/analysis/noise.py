@@ -98,9 +98,10 @@ def list_aa_variants(arms: Sequence[Arm]) -> list[str]:
 def measure_noise(summary: Summary) -> tuple[Noise, ...]:
     """Measure the noise of each metric of each baseline at each steady load of a run: how much comparisons vary.
 
-    It comes from arms that compare a variant with itself: the A/A pair and the null arms. For pairs (two arms measured
-    at once), comparisons of other variants are used, too. For solo samples, they are used only in a metric without an
-    A/A pair.
+    The noise comes from comparisons of a variant with itself: by the baseline's second measurement (A/A), and by null
+    arms (further names of the variant). Comparisons of other variants are also used if they were made in pairs (two
+    arms measured at once). Those made by solo samples (measured alone) are used only in a metric without an A/A
+    comparison.
     """
     names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
@@ -165,7 +166,7 @@ def _measure_noise(base: SummaryRow, comparisons: Sequence[tuple[SummaryRow, Eff
 
 
 def _explain_unjudged(effect: Effect) -> str:
-    """Return why an effect gets no decision, such as too few blocks; empty if it gets one."""
+    """Return why an effect gets no decision, such as too few blocks (repetitions); empty if it gets one."""
     if effect.estimate is None or effect.decision is Decision.NOT_JUDGED:
         return effect.note or "no valid block of both arms"
     few = f"{format_blocks(effect.estimate.n)} of both arms valid, {stats.MIN_BLOCKS} are needed"
@@ -173,10 +174,10 @@ def _explain_unjudged(effect: Effect) -> str:
 
 
 def has_too_many_claims(claimed: int, compared: int) -> bool:
-    """Return whether more comparisons of a variant with itself were claimed (significant) than chance explains.
+    """Return whether more comparisons of a variant with itself were significant (claimed) than chance explains.
 
-    Each such comparison is claimed with a probability of 5 %. There are too many if this number or a larger one has a
-    probability below 2.5 %. Of 40 comparisons, that is six or more.
+    Each such comparison is significant by chance with a probability of 5 %. A number is too large if chance gives as
+    many or more with a probability below 2.5 %. Of 40 comparisons, six or more are too many.
 
     Args:
         claimed: The number of comparisons that were claimed.

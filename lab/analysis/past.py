@@ -72,7 +72,7 @@ OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What one or more earlier runs show for a run that is about to start.
+    """What earlier runs under the same conditions show for a run that is about to start, such as its noise.
 
     Attributes:
         runs: The ids of the earlier runs, the newest first.
@@ -101,7 +101,7 @@ class Past:
         return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{older}"
 
     def of(self, baseline: str) -> list[Noise]:
-        """Return the noise of one baseline in each metric at each load point, including metrics that were not judged."""
+        """Return the noise of one baseline in each metric at each load point, including metrics without a decision."""
         return [noise for noise in self.noises if noise.variant == baseline]
 
     def covers(self, baselines: Mapping[str, str]) -> bool:
@@ -116,7 +116,7 @@ class Past:
 
 
 def find_past_runs(record: RunRecord) -> Iterator[Past]:
-    """Yield what each earlier run under the same conditions shows for a given run, the newest first.
+    """Yield what each earlier run under the same conditions shows for a given run, such as its noise; the newest run first.
 
     The conditions are target, loads, generators, and facts about the machine except its boot. Damaged runs and runs
     with fewer than six blocks (repetitions) are left out.
@@ -157,10 +157,10 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
 
 
 def best_past(record: RunRecord) -> Past | None:
-    """Return what earlier runs under a run's conditions show for it; None if there is no such run.
+    """Return what earlier runs under the same conditions show for a run, such as its noise; None if there are none.
 
-    All runs that show the noise of every baseline with its present manifests are pooled. Without any, the newest run
-    that shows any noise is used, or else the newest run.
+    All earlier runs that show the noise of every baseline with its present manifests are pooled. If no run does, the
+    newest run that shows any noise is used, or else the newest run.
     """
     baselines = {name: record.variants[name].manifests_sha256 for name in list_aa_variants(record.arms)}
     newest = list(islice(find_past_runs(record), POOLED))
@@ -221,7 +221,7 @@ def select_judged_noise(
     asked: bool = False,
     schemes: Schemes | None = None,
 ) -> list[Noise]:
-    """Return, for each load point, the noise of the metric in which an effect is judged there, if it is known.
+    """Select, for each load point, the noise of the metric in which an effect gets its decision there, if it is known.
 
     Args:
         noise: The noise of one baseline, in all metrics at all points.
@@ -249,9 +249,9 @@ def select_judged_noise(
 def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> list[Noise]:
     """Return the noise of variants at load points by the committed measurements of pairs (data/pairs).
 
-    It is used if no earlier run shows better. The committed pairs (two arms measured at once) were of other variants
-    and loads. Only the noise of CPU time per request in a pair is that of the variant itself, if its variance
-    components (`lab.analysis.levels`) are committed.
+    It is a substitute if no earlier run shows the noise. The committed pairs (two arms measured at once) are of other
+    variants and loads. Only for CPU time per request in a pair may the noise be that of the variant itself: if its
+    variance components (how much repeats, reloads and starts vary) are committed.
 
     Args:
         target: The target of the run.
@@ -315,7 +315,7 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
 def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], runs: Sequence[str] = ()) -> PlannedAnew:
     """Count the additional bring-ups (starts of a system) that a plan needs, because loads leave too few free local ports.
 
-    Each load that follows such a load on the same start of a system needs one.
+    A load needs an additional bring-up if it follows such a load on the same start of a system.
 
     Args:
         planned: The plan.
@@ -393,11 +393,11 @@ def _strip_name(point: LoadPoint) -> LoadPoint:
 
 
 def _find_part_left(slot: Slot, load: VariantLoad) -> float:
-    """Return how many ports a planned load leaves in TIME_WAIT at least, as a share (0 to 1) of what a known load leaves.
+    """Return the least number of ports that a planned load leaves in TIME_WAIT, as a share of what a known load leaves.
 
-    The share is 0 if the two loads differ in more than MAY_DIFFER, or if the planned one has fewer connections. A
-    shorter load leaves at least its proportional part, because most connections are opened while ports are free. One
-    side of a pair (two arms measured at once) leaves half of that.
+    The share (0 to 1) is 0 if the loads differ in keys that are not in MAY_DIFFER, or if the planned load has fewer
+    connections. A shorter load leaves at least its proportional part, because most connections are opened while ports
+    are free. One side of a pair (two arms measured at once) leaves half of that.
 
     Args:
         slot: The planned measurement.

@@ -70,7 +70,7 @@ _COUNTED = ("user_s", "system_s", "minflt", "majflt")
 
 
 def _split_seconds(usage: pl.DataFrame) -> pl.DataFrame:
-    """Return each observation of a process with the increases (`…_more`) and the time (`span_s`) since the previous one.
+    """Return each observation of a process, with the increases (`…_more`) and the time (`span_s`) since its last observation.
 
     The first observation of each process is left out. So is the last one if it came less than LEAST_S after the
     previous one.

@@ -69,7 +69,7 @@ def format_cost(estimate: stats.Estimate, is_marginal: bool, signed: bool) -> tu
         signed: Whether it is a difference, which has a sign.
 
     Returns:
-        Two texts, such as `+48 mCPU` and `[+45, +52]`; the second is `–` for fewer than six blocks.
+        Two texts, such as `+48 mCPU` and `[+45, +52]`; the second is `–` for fewer than six blocks (repetitions).
 
     """
     scale, unit = (1e6, "µs") if is_marginal else (1e3, "mCPU")
@@ -79,12 +79,12 @@ def format_cost(estimate: stats.Estimate, is_marginal: bool, signed: bool) -> tu
 
 
 def format_even_rate(rate_rps: float) -> str:
-    """Format the rate at which idle cost and marginal cost are equal, with two significant digits: `150`."""
+    """Format the rate at which all requests together cost as much as the idle proxy, with two significant digits: `150`."""
     return format_rate(float(f"{rate_rps:.2g}"))
 
 
 def compute_rate_costs(summary: Summary) -> list[RateCost]:
-    """Compute the idle cost (CPU cores at rate 0) and marginal cost (CPU seconds per further request) of each arm.
+    """Compute the idle cost (CPU cores at rate 0) and marginal cost (CPU seconds per further request) of each arm (variant).
 
     Args:
         summary: The summary of the run's steady loads.
@@ -106,7 +106,7 @@ def compute_rate_costs(summary: Summary) -> list[RateCost]:
 def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | None:
     """Return the points with the lowest and the highest offered rate, among loads that differ only in their rate.
 
-    None unless the highest rate is at least LEAST_SPREAD times the lowest.
+    The result is None if the highest rate is less than LEAST_SPREAD times the lowest, or if there is no such load.
     """
     alike: dict[LoadPoint, list[tuple[float, LoadPoint]]] = {}
     for point in points:
@@ -121,7 +121,7 @@ def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | Non
 
 
 def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
-    """Yield the idle and marginal cost of an arm; nothing if no block (repetition) has a value at both rates.
+    """Yield the idle and marginal cost of an arm (variant); nothing if no block (repetition) has a value at both rates.
 
     Args:
         low: The arm's row at the lowest rate.
@@ -145,7 +145,7 @@ def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
 
 
 def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:
-    """Return block → (idle cost, marginal cost), by the line through the CPU cores used at two rates.
+    """Return block → (CPU cores at rate 0, CPU seconds per further request), by a line through the CPU use at two rates.
 
     Args:
         low: The arm's samples at the lower rate.
@@ -164,10 +164,10 @@ def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:
 
 
 def _estimate(own: Mapping[int, Line], base: Mapping[int, Line], place: int) -> stats.Estimate:
-    """Return the mean of one of the two costs over the blocks or, given a baseline, the mean difference from it.
+    """Return the mean of the idle or the marginal cost over blocks or, given a baseline, the mean difference from its cost.
 
     Args:
-        own: Block (repetition) → (idle cost, marginal cost) of the arm.
+        own: Block (repetition) → (idle cost, marginal cost) of the arm (variant).
         base: The same for the baseline; empty to return the arm's own mean.
         place: 0 for the idle cost, 1 for the marginal cost.
 

@@ -24,8 +24,8 @@ def measure_command(record: RunRecord, arms: str) -> str:
     """Return the command that measures arms with the load and target of a stored run: `just bench ARMS …`.
 
     For a run that searched the knee (highest rate within a latency bound), it is `just knee ARMS …` with the run's
-    options. If the run's variants exist only in its own manifests, as those of an ablation do, it is the run's own
-    command.
+    options. If the run's variants exist only in its own manifests, as those of an ablation (a study of single settings)
+    do, it is the run's own command.
 
     Args:
         record: The record of the stored run.
@@ -93,7 +93,7 @@ def placed(knee: AtKnee | None, output: str | None) -> str:
 
     Args:
         knee: The knee (highest rate within the latency bound) from which the run's rates were derived, or None. R is
-            its rate, not the id of the search that found it, because that run may have been deleted.
+            its rate. It is not the id of the search that found the knee, because that run may have been deleted.
         output: The format O in which k6 writes every request, or None. Writing costs CPU, so runs with and without it
             have different noise.
 

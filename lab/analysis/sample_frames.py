@@ -94,7 +94,7 @@ def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
 def _flatten(prefix: str, nested: Mapping[str, Any], taken: Row) -> Row:
     """Return nested values by flat names: `counters` with `{"proxy/x": 1}` becomes `{"counters_proxy_x": 1}`.
 
-    If two names would become equal, the second keeps its original characters.
+    If a name would become equal to an earlier one, its characters stay as they are.
 
     Args:
         prefix: The beginning of every name.

@@ -32,16 +32,17 @@ def summarise_run(
 ) -> Summary:
     """Summarise a stored run, with the plan, primary metrics and manifest snippets of its record.
 
-    If the user named a metric for which the run's blocks were planned, it is the primary metric of the steady loads.
+    If the user named a metric when the number of blocks (repetitions) was planned, it is the primary metric of the
+    steady loads.
 
     Args:
         record: The run's record.
         samples: All samples of the run.
-        histogram_of: The function that reads a sample's histogram of latencies. It is called for each counted sample of
-            a steady load.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called for each sample of a
+            steady load that is used for results.
         disturbed: True to summarise the disrupted loads, False for the steady ones.
-        seconds_of: The function that reads the running totals within a sustained sample, second by second. If it is
-            None, effects within samples are not computed.
+        seconds_of: The function that reads the totals of requests and CPU time up to each second of a sustained sample
+            (a load of minutes). If it is None, effects in parts of samples are not computed.
 
     Raises:
         MeasuringError: The samples mix targets, loads or generators, or do not belong to the plan.
@@ -103,13 +104,13 @@ def summarise(
     Args:
         plan: The plan.
         samples: All samples of the run.
-        histogram_of: The function that reads a sample's histogram of latencies. It is called for each counted sample of
-            a steady load.
+        histogram_of: The function that reads a sample's histogram of latencies. It is called for each sample of a
+            steady load that is used for results.
         questions: The questions that the run must answer.
         snippets: Name of an arm → the manifest snippet to apply if the arm's variant is better.
         disturbed: True to summarise the disrupted loads, False for the steady ones.
-        knobs: Name of an arm → the knobs (changed settings) of its variant. If it is None, it is not computed when
-            local ports run out.
+        knobs: Name of an arm → the knobs (changed settings) of its variant. If the mapping is None, the time until
+            local ports run out is not computed.
         seconds_of: As for `summarise_run`.
 
     Raises:
@@ -163,14 +164,14 @@ def list_null_arms(arms: Sequence[Arm]) -> list[Arm]:
 def decide_run(
     record: RunRecord, cells: Cells, samples: Sequence[Sample], seconds_of: SecondsOf | None
 ) -> Mapping[tuple[str, str, str], Effect]:
-    """Return (arm, load point, metric), all by name → the effect with its decision, as in the run's tables.
+    """Return (name of the arm, of the load point, of the metric) → the effect with its decision, as in the run's tables.
 
     Args:
         record: The run's record.
         cells: The samples of the run by arm (variant) and load point, of steady and of disrupted loads.
         samples: All samples of the run.
-        seconds_of: The function that reads the running totals within a sustained sample, second by second. If it is
-            None, sustained loads are decided by their mean.
+        seconds_of: The function that reads the totals of requests and CPU time up to each second of a sustained sample
+            (a load of minutes). If it is None, whole samples decide, without a look at their parts.
 
     """
     table_effects: dict[tuple[str, str, str], Effect] = {}
@@ -188,7 +189,7 @@ def decide_run(
 def _compute_sustained_thirds(cells: Cells, arm: Arm, point: LoadPoint, seconds_of: SecondsOf | None) -> Thirds | None:
     """Return an arm's effects in each third of its sustained samples (loads of minutes); None for any other load.
 
-    The result is also None if the arm has no baseline, or if the samples have no totals by second.
+    The result is also None if the arm (variant) has no baseline, or if the samples have no totals by second.
     """
     if seconds_of is None or not point.sustained or not arm.baseline:
         return None
@@ -196,7 +197,7 @@ def _compute_sustained_thirds(cells: Cells, arm: Arm, point: LoadPoint, seconds_
 
 
 def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
-    """Return the questions that a run must answer, as its design and its variants' hypotheses fixed them.
+    """Return the questions that a run must answer (such as its primary metrics), as its design and its hypotheses fixed them.
 
     Args:
         record: The run's record.

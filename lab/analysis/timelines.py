@@ -64,8 +64,8 @@ def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: p
         requests: The log of requests.
         zero_s: The moment from which times are counted, in seconds since the epoch.
         width_s: The width of a bin in seconds.
-        right: For each request, whether it got a right answer and so did not fail
-            (`lab.records.outcomes.mark_right_answers`). If it is None, a request failed unless its answer is good.
+        right: For each request, whether it got a right answer (`lab.records.outcomes.mark_right_answers`). All others
+            count as failed. If it is None, all requests without a good answer do.
 
     """
     if requests.is_empty():

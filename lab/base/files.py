@@ -40,7 +40,7 @@ class StoreError(MeasuringError):
 
 @contextmanager
 def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
-    """Replace an OSError raised in the `with` block, which writes files, by a StoreError with a remedy.
+    """Convert an OSError raised while the `with` block writes files to a StoreError, which stops the run and names a remedy.
 
     Files that were written before the error stay as they are.
 
@@ -72,13 +72,13 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
 
 @contextmanager
 def as_option_error(option: str, path: Path) -> Iterator[None]:
-    """Replace a failed write in the `with` block by a UsageError about the option that named the path.
+    """Convert a failed write (OSError or StoreError) in the `with` block to a UsageError about the option that named the file.
 
-    A BrokenPipeError passes unchanged.
+    A BrokenPipeError is raised unchanged.
 
     Args:
         option: The command-line option that the error is about, such as `--output`.
-        path: The path that the block writes.
+        path: The path of the file that the `with` block writes.
 
     """
     try:
@@ -92,9 +92,9 @@ def as_option_error(option: str, path: Path) -> Iterator[None]:
 
 @contextmanager
 def as_store_error(place: str) -> Iterator[None]:
-    """Replace an OSError raised in the `with` block by a StoreError if this machine lacks disk space, memory or the like.
+    """Convert an OSError raised in the `with` block to a StoreError if this machine lacks disk space, memory or the like.
 
-    The error numbers that mean such a lack are listed in `SHORTAGE_ERRNOS`. An OSError with another number passes
+    The error numbers that mean such a lack are listed in `SHORTAGE_ERRNOS`. An OSError with another number is raised
     unchanged.
 
     Args:

@@ -69,9 +69,9 @@ class Verb:
 
 
 class RanInsideError(Exception):
-    """The signal that a child process in Linux namespaces has run this command again, and has ended.
+    """The error that ends a verb because a child process has run the whole command in its place, inside Linux namespaces.
 
-    This process has nothing more to do. `status` is the exit status of the child process.
+    `status` is the exit status of the child process, which has ended.
     """
 
     def __init__(self, status: int) -> None:
@@ -87,14 +87,14 @@ K6_OUT = ("summary", "csv", "json")
 
 
 def variant_name(text: str) -> str:
-    """Return the present name of a variant from its present or a former name, as a user typed it."""
+    """Return a variant's present name, given the name that a user typed, which may be a former one."""
     from lab.model.variants.naming import find_present_name
 
     return find_present_name(text)
 
 
 def arm_name(text: str) -> str:
-    """Return the present name of an arm (a variant in a run) from its present or a former name, as a user typed it."""
+    """Return the present name of an arm (a variant in a run), given the name that a user typed, which may be a former one."""
     from lab.model.variants.naming import present_arm
 
     return present_arm(text)
@@ -108,7 +108,7 @@ def fraction(place: str, text: str) -> float:
         text: The share as typed.
 
     Raises:
-        UsageError: The text is not a share, or is not more than 0 and less than 1.
+        UsageError: The text is no share, or the share does not lie between 0 and 1.
 
     """
     value = parse_share(text)
@@ -257,7 +257,7 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def new_run_options(options: argparse.Namespace) -> set[str]:
-    """Return the names of the given options that define a new run, and so do not go with `--resume`."""
+    """Return the names of the given options that define a new run, and so cannot be combined with `--resume`."""
     return given_options(options).keys() - RESUME_OPTIONS
 
 

@@ -101,7 +101,7 @@ def _print(options: argparse.Namespace, run: RunStore) -> int:
 
 
 def _choose_example(report: Report) -> NextMeasurement:
-    """Return an example of a command that measures with enough blocks (repetitions) to detect a given effect.
+    """Return an example of a `just bench` command with enough blocks (repetitions) to detect a given effect.
 
     The command measures a variant that adds a single knob (setting) to the measured one, under the measured load. If
     there is no suitable variant, the example has the placeholder KNOB.

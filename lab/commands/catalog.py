@@ -76,7 +76,7 @@ DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
     """Return the catalog as data for JSON, by kind: "variants", "knobs", "sweeps" and "studies".
 
-    Each entry has everything that its file states. Nothing is rendered.
+    Each entry has everything that its file states. Kubernetes objects are not rendered.
 
     Args:
         words: Which entries to return: a kind to begin with (optional), and words that an entry must contain.
@@ -269,9 +269,10 @@ def print_show(console: Console, name: str, everything: bool = False) -> None:
 
 
 def _format_stand_ins(variant: variants.Variant) -> Iterator[str]:
-    """Yield lines about the programs that replace the variant's own programs on some targets, and how these differ.
+    """Yield lines about the variant's stand-ins: the programs that run in place of its own ones on some targets.
 
-    A target (where systems run) has such a stand-in if it cannot run the original.
+    A target (a place to run systems) uses a stand-in if it cannot run the original program. The lines also state how
+    the stand-in differs from the original.
     """
     for stand_in in stand_ins.find_stand_ins(variant.manifests):
         if variant.only_on and not set(stand_in.targets) & set(variant.only_on):

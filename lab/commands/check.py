@@ -31,10 +31,10 @@ def _run_check(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _describe_parts(*parts: Any) -> dict[str, Any]:
-    """Describe what the parts of a user's configuration file do, for the verb `check`.
+    """Return what the verb `check` prints about a user's configuration file, as JSON data.
 
-    The parts are those of `checking.describe_parts`. A call without parts returns an empty mapping; it only performs
-    the slow imports in advance.
+    This is `checking.describe_parts`, to which all arguments are passed. A call without arguments returns an empty
+    mapping; it only performs the slow imports in advance.
     """
     from lab.experiments.configmap import checking
 

@@ -50,7 +50,7 @@ def parse_bound(text: str) -> tuple[str, float]:
     """Parse a value of `--max-more`, the bound for a metric in its own unit: `gap_s=0.5` → ("gap_s", 0.5).
 
     Raises:
-        UsageError: The metric is not an outcome of a disruption, has no direction that is worse, or the value is
+        UsageError: The metric is no outcome of a disruption, or neither more nor less of it is worse. Or the value is
             negative or no number.
 
     """
@@ -73,7 +73,7 @@ def parse_bound(text: str) -> tuple[str, float]:
 
 
 def _run_gate(options: argparse.Namespace, talk: Console) -> int:
-    """Run the verb `gate`: judge whether candidates are worse than their baselines by more than a bound.
+    """Run the verb `gate`: judge whether candidates (changed variants) are worse than their baselines by more than a bound.
 
     With `--against` or `--config` the candidates are measured first, otherwise stored runs are judged.
 
@@ -90,7 +90,7 @@ def _run_gate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
-    """Find out the result of the gate (the judgement whether candidates are worse), and print it.
+    """Compute the result of the gate (whether any candidate is worse than its baseline), and print it.
 
     Args:
         options: The parsed options, which determine the form of the output.
@@ -100,7 +100,7 @@ def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
         The exit status: 0 = no regression; 1 = a regression; 2 = inconclusive, if `--strict` is given.
 
     Raises:
-        UsageError: The result could not be found or printed; the exit status is then 2.
+        UsageError: The result could not be computed or printed; the exit status is then 2.
 
     """
     from lab.report.json.runs import describe_gate
@@ -141,7 +141,7 @@ Pairs = tuple[Mapping[str, str], Sequence[str], str, Sequence[str]]
 
 
 def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
-    """Measure the checkout's variants in pairs with themselves as of a git ref, and judge whether they became worse.
+    """Measure the checkout's variants at the same time as their versions at a git ref, and judge whether they became worse.
 
     Returns:
         The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
@@ -167,9 +167,9 @@ def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _gate_files(options: argparse.Namespace, talk: Console) -> int:
-    """Measure a user's new configuration file in pairs with the old one, and judge whether the new one is worse.
+    """Measure a user's new configuration file at the same time as the old one, and judge whether the new one is worse.
 
-    The old one is another file, or the file as of a git ref.
+    The old one is another file, or the same file at a git ref.
 
     Returns:
         The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
@@ -221,7 +221,7 @@ def _measure_change(
     write: Callable[[Path, bool], Pairs],
     contents: Sequence[bytes] = (),
 ) -> int:
-    """Measure candidates in pairs with what they are compared with, and print whether they are worse.
+    """Measure candidates (changed variants), each at the same time as its old version, and print whether they are worse.
 
     A regression close to the bound is measured a second time, and counts only if it is confirmed.
 
@@ -229,12 +229,12 @@ def _measure_change(
         options: The parsed options.
         talk: The console of stderr.
         label: A text for the name of the folder, such as `gate-keepalive`.
-        since: What the candidates are compared with, in words, such as `main's`.
-        write: A function that writes the variants to compare, and returns them as `Pairs`. It gets a copy of the
-            checkout's folder of manifests, and whether the target is another than the default one (then the real
+        since: The old versions in words, such as `main's`.
+        write: A function that writes the variants to compare, and returns them as `Pairs`. Its arguments are a copy
+            of the checkout's folder of manifests, and whether the target is not the default one (so that the real
             controller runs).
-        contents: The contents of files that were read already. A child process of this command, which cannot read
-            standard input again, gets them.
+        contents: The contents of files that were read already. They are passed on to a child process of this command,
+            which cannot read standard input again.
 
     Returns:
         The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
@@ -305,11 +305,11 @@ def _measure_change(
 
 
 def _report_unchanged(options: argparse.Namespace, since: str, same: Sequence[str], notes: Sequence[str]) -> int:
-    """Print that no candidate differs from what it is compared with, so that there is nothing to measure.
+    """Print that no candidate (variant under test) differs from its old version, so that there is nothing to measure.
 
     Args:
         options: The parsed options, which determine the form of the output.
-        since: What the candidates are compared with, in words.
+        since: The old versions in words, such as `main's`.
         same: The names of the candidates.
         notes: Remarks for the result.
 

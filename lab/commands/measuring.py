@@ -107,10 +107,10 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 
 def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
-    """Return the function that tries before a run which rates two systems at once can serve on this target.
+    """Return the function that finds out, before a run, the request rates that two systems can serve at once on this target.
 
     Returns:
-        None if only the plan is requested (`--plan`), so that nothing must be loaded.
+        None if only the plan is requested (`--plan`), since the function would load the target.
 
     """
     from lab.experiments.bench.probing import bring_up_pair
@@ -119,7 +119,7 @@ def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | No
 
 
 def done_samples(run: RunStore | None) -> int:
-    """Return how many planned measurements of a run need no repetition; 0 if `run` is None."""
+    """Return how many planned measurements of a run are already done; 0 if `run` is None."""
     from lab.model.samples import is_settled, key_of_measurement
 
     if run is None:
@@ -138,8 +138,8 @@ def plan_and_measure(
         talk: The console of stderr.
         target: The target (where systems run).
         request: What to measure, if it is a new run.
-        names: The name of the option that holds the variants.
-        verb: The verb whose `--resume` continues the run.
+        names: The name of the attribute of `options` that holds the variants.
+        verb: The verb that continues an interrupted run with `--resume`.
 
     Returns:
         The measured run. If only the plan was requested or the run was interrupted: the exit status, 0 or 1.
@@ -291,7 +291,8 @@ def print_plan(
         done: The number of planned measurements that are already done.
         may_be_less: Whether to suggest fewer blocks (repetitions) if the run takes long, because the user did not
             choose their number.
-        full: Whether to name all arms, loads and variants that are left out, instead of the first few.
+        full: Whether to name all arms (variants of the run), all loads, and all variants that are left out, instead
+            of the first few.
 
     """
     record, design = prepared.record, prepared.design
@@ -380,7 +381,7 @@ def _print_programs(talk: Console, prepared: PreparedRun) -> None:
 
 
 def _list_loads(prepared: PreparedRun) -> Iterator[str]:
-    """Yield a line for each load of a planned run: its generator, the load in words, and remarks about pairs."""
+    """Yield a line for each load of a planned run: its generator, the load in words, and remarks about pairs (two variants measured at once)."""
     from lab.report.loads import describe_disruption, describe_load
 
     record, design = prepared.record, prepared.design

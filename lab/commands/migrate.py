@@ -35,8 +35,9 @@ ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained", "traffic", 
 def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     """Run the verb `migrate`: print what ingress-nginx's successors do with the user's settings.
 
-    With `--measure`, a run compares ingress-nginx with these settings with each successor, as shipped and with its
-    equivalent settings. With `--verify`, the answers of all systems are compared.
+    With `--measure`, a run compares each successor with ingress-nginx, which has the user's settings. Each successor
+    is measured twice: as shipped, and with its equivalents of these settings. With `--verify`, the answers of all
+    systems are compared.
 
     Returns:
         The exit status: 0, or 1 if a measurement is not complete. With `--verify` it is that of `run_verification`.

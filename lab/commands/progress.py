@@ -182,7 +182,7 @@ class RunTerminal(LineObserver):
         self._block = following
 
     def _list_effects(self) -> Iterator[str]:
-        """Yield a line with the effect on CPU time per request so far, for each variant and load with three blocks or more.
+        """Yield a line with the effect on CPU time per request so far, for each variant and load with at least three blocks.
 
         A block is a repetition of all measurements. The line is only for information: nothing stops or continues
         because of it.

@@ -160,9 +160,10 @@ def make_settings_text() -> str:
 
 
 def _make_seen() -> str:
-    """Return a table of what measurements show of the settings that `migrate` lists, for each successor.
+    """Return a Markdown table of what measurements show of settings, for each successor of ingress-nginx.
 
-    Its rows have the successor, the setting, what a committed run shows, and the verdicts of published claims about it.
+    The settings are those that `migrate` lists. A row has the successor, the setting, what a committed run shows of
+    it, and the verdicts on published claims about it.
     """
     answers = {verdict.claim.id: verdict.answer for verdict in judged_claims()}
     tables = {system: load_table(system) for system in list_successors()}
@@ -187,7 +188,7 @@ def _describe_seen(system: str, name: str, at_point: str, metric: str, other: st
         name: The name of the run's folder.
         at_point: The name of the load point.
         metric: The name of the metric.
-        other: The name of another variant, whose value divides the successor's; None = the value itself.
+        other: The name of another variant, by whose value the successor's is divided; None = the value itself.
 
     """
     run = next(run for run in _runs() if run.name == name)
@@ -274,7 +275,7 @@ def _make_findings() -> str:
 
 
 def _make_trust() -> str:
-    """Return a Markdown table of the findings that were measured on several targets, with the effect on each target.
+    """Return a Markdown table of the findings (answered questions) that were measured on several targets, with the effect on each.
 
     A target is where systems run. The table shows whether results of the default target hold elsewhere.
     """
@@ -328,7 +329,7 @@ def _make_reasons() -> str:
 
 
 def _make_known_costs() -> str:
-    """Return a table of known, injected costs and what the committed run measured of them, in Markdown.
+    """Return a Markdown table of known costs, which variants add on purpose, and of what a committed run measured of them.
 
     Below the table, a list shows how often the effect of each cost was detected.
     """

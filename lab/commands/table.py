@@ -80,7 +80,7 @@ def _print_usage(options: argparse.Namespace) -> int:
 def run_and_arm(text: str) -> tuple[str, str | None]:
     """Split `RUN:ARM` into the name of the run and the name of the arm (a variant in the run).
 
-    The arm is None if the text has only a run. A colon in the path of an existing folder does not count.
+    The arm is None if the text has only a run. A colon in the path of an existing folder does not separate the two.
 
     Raises:
         UsageError: The run or the arm is empty.
@@ -98,7 +98,7 @@ def compare_named(names: Sequence[str], outcomes: Collection[str] = ()) -> Compa
     """Compare two runs with each other, or the variants of one run with their baselines.
 
     Args:
-        names: One or two runs, each as RUN or RUN:ARM (one arm of the run).
+        names: One or two runs, each as RUN or RUN:ARM (one arm, that is one variant of the run).
         outcomes: The names of outcomes of disruptions to list even if they are 0 everywhere.
 
     """

@@ -29,7 +29,7 @@ def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None)
 
     Args:
         options: The parsed options.
-        own_sweep: The verb's default sweep; `--traffic` is refused if `--sweep` names any other.
+        own_sweep: The verb's default sweep. `--traffic` is refused if `--sweep` names another one.
 
     Raises:
         UsageError: The file is not an access log, the run has no mix of requests, or another option does not go with

@@ -164,9 +164,10 @@ class HoldingDisturbance(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The key of the state that the disruption sets up before the load; it includes the numbers of long-lived connections.
+        """A tuple that identifies what the disruption sets up before the load; it includes the numbers of long-lived connections.
 
-        Load points (loads of a sweep) with equal keys share their control runs, which are runs without the disruption.
+        Load points (loads of a sweep) with equal tuples share their control runs, which are runs without the
+        disruption.
         """
         return *super().prepared, self.websockets, self.downloads
 
@@ -180,8 +181,8 @@ class HoldingDisturbance(Disturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """Open all long-lived connections before the load begins.
 
-        This is also done in control runs (runs of the same load without the disruption). So if connections are cut or cost
-        more in the runs with the disruption only, the disruption is the cause.
+        This is also done in control runs (runs of the same load without the disruption). So the disruption is the cause
+        of whatever happens to the connections only in the runs with the disruption.
         """
         context.beside.enter_context(hold_connections(context, self.websockets, self.downloads))
 

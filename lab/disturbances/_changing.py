@@ -32,7 +32,7 @@ Object = dict[str, Any]
 
 
 def find_template(manifests: Manifests) -> Mapping[str, Any]:
-    """Return the first Route, Ingress or HTTPRoute of a variant, as the model for the route that the disruption changes.
+    """Return the variant's first Route, Ingress or HTTPRoute, from which the disruption derives the route that it changes.
 
     Raises:
         NotMeasurableError: The variant has no such object, or its Route uses TLS to the backend.
@@ -50,7 +50,7 @@ def find_template(manifests: Manifests) -> Mapping[str, Any]:
 
 
 def build_service(manifests: Manifests) -> Object:
-    """Return the manifest of the Service to which the disruption's own, changing route leads.
+    """Return the manifest of the disruption's own Service, which is the backend of the route that the disruption changes.
 
     The Service has no selector. So it has exactly the endpoints that `build_endpoints` gives it.
     """
@@ -63,7 +63,7 @@ def build_service(manifests: Manifests) -> Object:
 
 
 def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
-    """Return the manifest of the EndpointSlice after change `number`: one endpoint, at a port that belongs to this change.
+    """Return the manifest of the EndpointSlice after change `number`: it has one endpoint, whose port is different after each change.
 
     The endpoint's host name changes as well. ingress-nginx compares only the endpoints of a slice, and would ignore a change
     of the port alone (internal/ingress/controller/store).

@@ -69,10 +69,10 @@ class Backends(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The key of the state that the disruption sets up before the load; it includes whether there is an extra backend pod.
+        """A tuple that identifies what the disruption sets up before the load; it includes whether there is an extra backend pod.
 
-        Only the action `remove` needs the extra pod. Load points (loads of a sweep) with equal keys share their control runs,
-        which are runs without the disruption.
+        Only the action `remove` needs the extra pod. Load points (loads of a sweep) with equal tuples share their
+        control runs, which are runs without the disruption.
         """
         return *super().prepared, self.what == "remove"
 

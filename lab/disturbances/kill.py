@@ -60,7 +60,7 @@ class Kill(HoldingDisturbance):
         deployment(manifests, self.role)
 
     def disturb(self, context: DisturbanceContext) -> None:
-        """End the pods one after the other, and wait until `recovers_s` seconds have passed since the beginning.
+        """End the pods one after the other, and wait until `recovers_s` seconds after the beginning of the disruption.
 
         A PodDisruptionBudget may refuse an eviction. It is then tried again every `RETRY_S` seconds within that time.
         """

@@ -38,9 +38,10 @@ class Startup(Disturbance):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The key of the state that the disruption sets up before the load; it includes the number of routes.
+        """A tuple that identifies what the disruption sets up before the load; it includes the number of routes.
 
-        Load points (loads of a sweep) with equal keys share their control runs, which are runs without the disruption.
+        Load points (loads of a sweep) with equal tuples share their control runs, which are runs without the
+        disruption.
         """
         return (*super().prepared, self.routes)
 

@@ -65,7 +65,7 @@ def prepare(
         target: The target.
         command: The command line for the record.
         p99_s: The latency bound: the highest p99 with which a rate passes, in seconds.
-        precision: How close the highest passing and the lowest failing rate must be for a search to end: 0.05 is 5 %.
+        precision: How close the highest rate that passed and the lowest rate that failed must be for a search to end: 0.05 is 5 %.
         connections: The connections of the load generator.
         load: Further properties of the load: `generator`, `duration_s`, `start_rps`, `page`, `traffic` (see `_build_point`), and fields of
             a `LoadPoint`.
@@ -119,7 +119,7 @@ def _build_point(
     traffic: Traffic | None = None,
     **fields: Any,
 ) -> tuple[LoadPoint, ChosenGenerator]:
-    """Return the load point of the first trial in a search for the knee, and its load generator.
+    """Return the load point of the first trial in a search for the knee (the highest rate within the latency bound), and its load generator.
 
     Args:
         target: The target.
@@ -162,10 +162,10 @@ def _build_point(
 
 
 def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
-    """Return the load generator for the trials of a search: the one that the load point names, or a substitute if that is not installed.
+    """Return the load generator for a search for the knee: the one that the load point names, or a substitute if it is not installed.
 
-    A substitute is chosen as if the load were long and fast enough, because wrk2 needs at least 30 s and one request per second and
-    connection. If the load does not reach these two minimums, the error names them, and not a missing generator.
+    The substitute wrk2 needs a load of at least 30 s, with one request per second and connection. If the load is shorter or slower, the
+    error names these two minimums. It does not report a missing generator.
 
     Raises:
         UsageError: The generator refuses the load, or neither it nor a substitute is installed.
@@ -188,9 +188,10 @@ def point_name(rate_rps: int) -> str:
 
 
 def resume(name: str, target: Target) -> tuple[bench.PreparedRun, RunStore]:
-    """Prepare a stored search for the knee to continue.
+    """Prepare a stored search for the knee (the highest rate within the latency bound), so that it can continue.
 
-    The machine may have booted in between, since trials are not compared in pairs. All other facts must be as in the stored trials.
+    A trial measures one variant at one rate, and is not compared with another one. So the machine may have booted in between. All other
+    facts about it must be as in the stored trials.
 
     Returns:
         (the prepared run, the folder with its stored trials).
@@ -227,7 +228,7 @@ def search(
     loop = MeasuringLoop(target, variants, chosen, store, observer)
 
     def plan_next(arm: Arm) -> tuple[Slot, bool] | None:
-        """Return (next trial of an arm, whether it needs a freshly started system); None when the arm's search has ended.
+        """Return (next trial of an arm, whether it needs a freshly started system); None when the search for this variant has ended.
 
         A trial that was planned but not completed comes first, because the search depends on the order of its trials.
         """
@@ -247,7 +248,7 @@ def search(
         return Slot(block, block, arm, point), fresh
 
     def next_on_system(arm: Arm) -> Slot | None:
-        """Return the arm's next trial; None if it needs a freshly started system, or if the search has ended."""
+        """Return the next trial of an arm (variant of the run); None if it needs a freshly started system, or if the search has ended."""
         trial = plan_next(arm)
         return None if trial is None or trial[1] else trial[0]
 

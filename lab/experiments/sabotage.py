@@ -51,13 +51,14 @@ EXPLAINING_FACTS = (
 class Finding:
     """The result of one trial of a variant's read-backs (checks that a running system has the variant's settings).
 
-    The variant is tried unchanged, or without one of its knobs (settings), to see whether the read-backs notice.
+    The variant is brought up unchanged, or without one of its knobs (settings), to see whether the read-backs notice.
 
     Attributes:
         variant: The name of the variant.
-        knob: The knob that was left out; empty where the variant was brought up unchanged.
-        sabotage: `left out`; empty where the variant was brought up unchanged.
-        outcome: `holds`, `caught`, `already so` (the baseline has the knob's value) or `not measurable`. `NOT CAUGHT` and `FAILED` are
+        knob: The knob that was left out; empty where the variant was unchanged.
+        sabotage: `left out`; empty where the variant was unchanged.
+        outcome: Without the knob: `caught` (a read-back failed, or the system did not accept it), `already so` (the baseline has the knob's
+            value, too) or `NOT CAUGHT`. Unchanged: `holds`. In both cases also `not measurable` or `FAILED`. `NOT CAUGHT` and `FAILED` are
             faults.
         detail: The readings or the error that show the outcome.
 
@@ -71,7 +72,7 @@ class Finding:
 
 
 def try_intact(target: Target, name: str) -> Finding:
-    """Bring up a variant unchanged, and return as a finding whether all its read-backs (checks of its settings) hold."""
+    """Bring up a variant unchanged, and return whether all its read-backs (checks of its settings) hold, as a `Finding`."""
     try:
         variant = load_variant(name)
         readings = _bring_up_and_read(target, variant, variant.readback)
@@ -88,7 +89,7 @@ def try_intact(target: Target, name: str) -> Finding:
 
 
 def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    """Try the read-backs of variants: yield a finding for each unchanged variant, and one for it without each knob that it adds.
+    """Try the read-backs (checks of settings) of variants: yield a result for each unchanged variant, and one for each knob left out.
 
     Args:
         target: The target.
@@ -111,7 +112,7 @@ def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Ite
 def try_without_knob(
     target: Target, variant: Variant, knob: str, held: dict[tuple[str, Check], bool]
 ) -> tuple[Outcome, str]:
-    """Bring up a variant without one of its own knobs (settings), and return whether the read-backs notice.
+    """Bring up a variant without one of its own knobs (settings), and return whether the read-backs (checks of its settings) notice.
 
     The result is (outcome, reason); the outcomes are those of `Finding`.
 
@@ -161,7 +162,7 @@ def try_without_knob(
 
 
 def _load_baseline(variant: Variant) -> Variant:
-    """Return the variant's baseline. For a root, which has none, it is the root without its own knobs (settings)."""
+    """Return the variant's baseline. For a root (a variant without one), it is the root without its own knobs (settings)."""
     return render_without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
 
 

@@ -49,8 +49,8 @@ def parse_requests(log: str, count: int | None, rate_rps: float, dropped: bool =
         log: The content of stderr.
         count: The number of requests that k6 made; None = as many as the log has.
         rate_rps: The offered rate in requests per second, from which the time is computed when each request was due.
-        dropped: Whether k6 left out some of the requests that were due. It numbers only the requests that it sent, so the
-            due times are unknown. The column `due_s` then has the times when the requests were sent.
+        dropped: Whether k6 left out some of the requests that were due. Because k6 numbers only the requests that it
+            sent, the due times are then unknown, and the column `due_s` has the times when the requests were sent.
 
     Raises:
         OutputError: The requests in the log are not numbered from 0 without gaps, or a line is faulty.

@@ -175,10 +175,10 @@ def scheduled_s(load: GeneratorLoad) -> float | None:
 
 
 def common_refusal(load: GeneratorLoad) -> str | None:
-    """Return the reason why a load is impossible for load generators in general; None if there is none.
+    """Return the reason why a load is impossible whatever load generator makes it; None if it is possible.
 
-    An option that only one generator supports counts as impossible here, too. That generator therefore calls this
-    function with a copy of the load without the option.
+    An option that only one generator supports is refused here, too. That generator therefore calls this function with a
+    copy of the load without the option.
     """
     secure, rate_rps = load.url.startswith("https://"), 1.0 if load.rate_rps is None else load.rate_rps
     return first_broken(

@@ -204,7 +204,7 @@ def _read_rows(output: _Output, load: GeneratorLoad) -> Rows:
 
 
 def _find_wrong_rows(rows: Rows, count: int, lasted_us: int, load: GeneratorLoad) -> npt.NDArray[np.bool_]:
-    """Return for each stream whether its times or counts are impossible, such as an end before the beginning.
+    """Return, for each stream of events, whether its times or counts are impossible, such as an end before the beginning.
 
     Args:
         rows: One row per stream, with the columns of `COLUMNS`.

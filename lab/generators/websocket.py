@@ -73,7 +73,7 @@ class _Row(OutputModel):
     trips_us: list[Count]
 
     def is_possible(self, count: int, every_us: int, run_us: int, timeout_us: int) -> bool:
-        """Return whether the times and counts of this WebSocket agree with one another, and with the load.
+        """Return whether the times and counts of this WebSocket are possible: whether they agree with each other and the load.
 
         Args:
             count: The number of messages that were to be sent.
@@ -106,7 +106,7 @@ class _Row(OutputModel):
 
 
 class _Summary(OutputModel):
-    """The line that the script prints at the end of the run, with k6's own counts."""
+    """The line that the lab's k6 script for WebSockets prints at the end of a run, with k6's own counts."""
 
     lab_websocket: Literal[1]
     duration_ms: OutputTime
@@ -117,7 +117,7 @@ class _Summary(OutputModel):
 
 
 class WebSocket(Generator):
-    """k6 as a client of WebSockets, one connection for each virtual user."""
+    """The load generator for WebSockets: k6 with a script of the lab, with one connection for each of k6's virtual users."""
 
     name = WEBSOCKET_GENERATOR
     binary = K6.binary
@@ -128,11 +128,11 @@ class WebSocket(Generator):
     own_backend = True
 
     def version(self, output: str) -> str | None:
-        """Return the version of k6; None for another program."""
+        """Return k6's version from its output; None if another program printed the output."""
         return K6().version(output)
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return why k6 cannot hold these WebSockets, or None."""
+        """Return the reason why k6 cannot make this load of WebSockets; None if it can."""
         return common_refusal(replace(load, every_s=None)) or first_broken(
             (load.every_s is None, "needs every_s, the time between two messages"),
             (load.rate_rps is not None, "its messages come at their own rate, one every every_s on each connection"),
@@ -144,7 +144,7 @@ class WebSocket(Generator):
         )
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the script with the load in it, and an empty configuration."""
+        """Return the files that k6 needs for this load, by file name: the script `k6.js`, and an empty configuration `k6.json`."""
         ((url, host),) = list_destinations(load)
         opening_ms, timeout_ms = max(OPENING_MS, APART_MS * load.connections), round(load.timeout_s * 1000)
         planned_ms = opening_ms + round(load.duration_s * 1000)
@@ -170,12 +170,23 @@ class WebSocket(Generator):
         return {"k6.js": script.replace("@LOAD@", json.dumps(settings)), "k6.json": "{}\n"}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command, with the environment of Go's runtime before it."""
+        """Return the command line by which k6 makes this load of WebSockets.
+
+        It begins with `env` and the environment variables of the Go runtime.
+        """
         messages = load.connections * count_events(load) / load.duration_s
         return K6().argv(replace(load, rate_rps=messages, logged=True))
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Return messages that came back as requests, their round trips as latencies, and the report on the WebSockets."""
+        """Parse the lines that k6's script for WebSockets printed: a summary, and a line for each WebSocket.
+
+        In the result, `requests` is the number of messages that came back, and `latency` has their round trips. The
+        field `streams` reports on the WebSockets themselves.
+
+        Raises:
+            OutputError: k6 failed, a line is faulty, or the numbers contradict each other.
+
+        """
         lines = [line for line in clean_output(stdout).splitlines() if line.startswith('{"lab_websocket":1,')]
         if exit_status != 0 or len(lines) != 1:
             raise make_output_error('a line that begins {"lab_websocket":1,', stdout, stderr, exit_status)
@@ -224,12 +235,13 @@ class WebSocket(Generator):
 
 
 def _compare(rows: list[_Row], summary: _Summary, load: GeneratorLoad) -> None:
-    """Compare the lines of a log with the load, with one another and with k6's own counts.
+    """Check that the lines of a log, one for each WebSocket, agree with the load, with each other and with k6's own counts.
 
-    k6 counts the message that closes a WebSocket as sent, too, and no WebSocket whose handshake it still waits for.
+    k6's counts may differ in two ways. It also counts the message that closes a WebSocket as sent, and it does not
+    count a WebSocket whose handshake it still waits for.
 
     Raises:
-        OutputError: Two numbers contradict each other, or the load that was asked for.
+        OutputError: Two numbers contradict each other or the requested load.
 
     """
     numbers = sorted(row.number for row in rows)

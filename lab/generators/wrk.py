@@ -318,7 +318,7 @@ class WrkBlock:
 
 
 def read_blocks(stdout: str, timed: bool = True) -> list[WrkBlock]:
-    """Parse the counts and latencies that the lab's Lua script printed, one block for each wrk process.
+    """Parse the counts and latencies that the lab's Lua script printed, as one block of output for each wrk process.
 
     Args:
         stdout: The standard output of wrk or wrk2.
@@ -413,9 +413,9 @@ def common_arguments(load: GeneratorLoad) -> list[str]:
 
 
 def connect_note(load: GeneratorLoad) -> tuple[str, ...]:
-    """Return a remark for the result of a load that opens a new connection for every request; empty for any other load.
+    """Return the remark that latencies do not include the time to connect, for a load with a new connection per request.
 
-    The remark is that the latencies do not include the time to connect.
+    It is empty for any other load.
     """
     return () if load.keepalive else ("the latency leaves out the connect time",)
 

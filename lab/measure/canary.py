@@ -45,9 +45,10 @@ class Canary:
         head_bytes: The size of the status line and the headers.
         chunked: Whether the body was sent in chunks.
         tls: Facts about the TLS connection (`TLS_FACTS`), name → value; None without TLS.
-        refusal: Why there was no answer, or one with a wrong status. Before the load, it always makes the sample
-            unmeasured. After the load, it is no fault of a sample whose load examines errors.
-        fault: Why the answer's bytes are wrong; this is always a fault of the sample.
+        refusal: Why there was no answer, or an answer with a wrong status; empty if neither is the case. Before the
+            load, the sample is then not measured. After the load, it is a fault of the sample, unless the load examines
+            errors.
+        fault: Why the answer's bytes are wrong, which is always a fault of the sample; empty if they are right.
 
     """
 
@@ -60,7 +61,7 @@ class Canary:
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults of a sample because of this checked request, each as a reason and a sentence; empty if it was good."""
+        """The faults that this canary (checked request) shows in its sample, each as a reason and a sentence; empty without any."""
         return [(Reason.WRONG_BACKEND, message) for message in (self.refusal, self.fault) if message]
 
 

@@ -19,10 +19,10 @@ Cpus = Mapping[Role, frozenset[int]]
 
 
 def sum_cpu_s(observation: Observation, ended: GeneratorOutcome) -> dict[str, float]:
-    """Return the CPU seconds of each role ("proxy", "backend", "generator", …), without the lab itself: role → seconds.
+    """Return role ("proxy", "backend", "generator", …) → the CPU seconds that it used; the lab's own process is left out.
 
-    The generator's CPU time comes from the observation. If the observation does not have it, it is that of the
-    generator's process.
+    The generator's CPU time comes from the observation or, if that does not have it, from the generator's ended
+    process.
 
     Args:
         observation: What was observed of the system during the load.
@@ -39,8 +39,7 @@ def attribute_cpu(
     """Divide the CPU time of a load between the generator, the other processes of the lab, and all other programs.
 
     The CPU seconds of a role are spread over the CPUs that it is pinned to, in proportion to how busy each CPU was. On
-    a cluster, the unexplained CPU time of the nodes includes the pods of the lab's second system, so it is subtracted
-    there.
+    a cluster, the unexplained CPU time of the nodes includes that of the lab's second system, which is subtracted.
 
     Args:
         observation: What the lab observed during the load.
@@ -74,7 +73,7 @@ def attribute_cpu(
 
 
 def add_unexplained(observation: Observation, own_cpu_s: Mapping[int, float]) -> Observation:
-    """Return the observation with unexplained work on the lab's CPUs counted as work of other programs.
+    """Return the observation, with unexplained work on the lab's CPUs added to the work of other programs.
 
     Work is unexplained if none of the lab's processes did it. It comes from processes that no list shows, such as those
     in other containers. Small amounts are ignored, since clock ticks are not exact (`RESIDUAL_NOISE`). The time of

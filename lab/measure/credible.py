@@ -192,9 +192,11 @@ def find_stream_count_faults(
 ) -> Iterator[Fault]:
     """Yield the faults of what a generator counted of streams of Server-Sent Events or of WebSockets.
 
-    The backend counts its events and adds up the times at which it sent them, or counts the messages that it sent back and adds up the round
-    trips that messages told it. If nothing was cut or lost, both numbers must be equal to the generator's; otherwise the backend may have
-    sent more. The times must agree with the lab's clock, and the connections with the proxy's and the kernel's counts.
+    The generator's numbers are compared with those of the backend. Of streams, the backend counts the events that it
+    sent, and adds up their send times. Of WebSockets, it counts the messages that it sent back, and adds up the round
+    trips that messages reported to it. If nothing was cut or lost, these numbers must be equal to the generator's.
+    Otherwise the backend may have sent more. The times must also agree with the lab's clock, and the connections with
+    the counts of the proxy and the kernel.
 
     Args:
         point: The planned load.

@@ -128,13 +128,11 @@ class _RunningArm:
 
 @dataclass(slots=True)
 class _Systems:
-    """The systems that are up together: one, or the two of a pair with the left side first.
-
-    `lasting` stops them at the end. If they are replaced by freshly started ones, it holds the new ones.
+    """The systems that are up together: one, or the two of a pair (two variants at once) with the left side first.
 
     Attributes:
         up: The running systems.
-        lasting: The context managers of the running systems.
+        lasting: The context managers of the running systems, which stop them at the end.
         fresh: How many times they were stopped and started again.
         first: The state of each system just after its start, by the name of its arm (the variant in the run).
 
@@ -380,7 +378,7 @@ class MeasuringLoop:
 
         Args:
             slot: The planned measurement.
-            runs: The sides that were measured: one, or two for a pair.
+            runs: The sides that were measured: one, or two for a pair (two variants at once).
             measurements: The result of each side.
 
         Returns:
@@ -414,8 +412,8 @@ class MeasuringLoop:
     def _record(self, sample: Sample) -> None:
         """Update the counts of attempts after a sample, and remember if its measurement needs no repetition.
 
-        For a sample of a block that was interrupted and begun anew, the block's count of new beginnings is updated
-        instead.
+        If the sample is of a block (repetition) that was interrupted and begun anew, only the count of the block's new
+        beginnings is updated.
         """
         if belongs_to_block(sample):
             self._attempts[key_of_measurement(sample)] = max(sample.attempt, self._attempts[key_of_measurement(sample)])

@@ -182,7 +182,8 @@ class LoadStart:
         before: The state before the warm-up; None = it was not examined, and the load is made in any case.
         fresh_bring_ups: How many times the system was stopped and started again because of earlier loads.
         warms_up: Whether the load has a warm-up.
-        rate_rps: For a pair without warm-up: the requests per second that an earlier warm-up answered; 0 = unknown.
+        rate_rps: For a pair (two variants at once) without warm-up: the requests per second that an earlier warm-up
+            answered; 0 = unknown.
         seen: The states at the "start" and at the "end" of the load.
 
     """
@@ -204,7 +205,7 @@ def refuse_undrained(starts: Sequence[LoadStart], rate_rps: float = 0.0) -> None
 
     Args:
         starts: The states of each system. A system that was not examined before its warm-up is not judged.
-        rate_rps: For a pair: the requests per second that were answered during the warm-up.
+        rate_rps: For a pair (two variants at once): the requests per second that were answered during the warm-up.
 
     Raises:
         UndrainedStartError: Too many ports are taken.
@@ -274,7 +275,7 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """One planned measurement on one running system; for a pair, there are two such objects."""
+    """One planned measurement on one running system; for a pair (two variants at once), there are two such objects."""
 
     target: Target
     system: System
@@ -502,7 +503,7 @@ def make_blank_sample(
         generation: How many times its block (a repetition of all measurements) was begun anew after an interruption.
         attempt: The number of the attempt, from 1.
         bring_up_s: The seconds that the system's start took; None = it did not start.
-        renewed: The reload that made the workers of a pair; None = there was none.
+        renewed: The reload that made the workers of a pair (two variants at once); None = there was none.
 
     """
     pair, layout, scheme = None, slot.layout, slot.point.scheme

@@ -55,7 +55,7 @@ PROXY_CPU_ROLES = ("proxy", cpu.CONTROL_ROLE)
 
 @dataclass(slots=True)
 class SliceSwitching:
-    """The switching between the two generators of a pair in time slices, so that only one of them runs at a time.
+    """The switching between the two generators of a pair (two variants at once) in time slices, so that only one of them runs at a time.
 
     Attributes:
         jobs: The jobs of the left and the right generator.
@@ -87,10 +87,10 @@ class SliceSwitching:
     def choose_length(self, rate_rps: float, longer: bool) -> None:
         """Choose the length of the slices, and store it in `length_s`.
 
-        It is the shortest possible length for which few enough answers arrive in the other side's slices
-        (`MAX_IN_FLIGHT`). A possible length divides the load evenly and gives each side `MIN_SLICES` slices or more. If
-        all of them are too short, the shortest one is chosen. Then no rate is reported, but the machine's noise hits
-        both sides most equally.
+        A length must divide the load evenly, and give each side at least `MIN_SLICES` slices. It should also be so long
+        that few answers arrive in the other side's slices (`MAX_IN_FLIGHT`). The shortest such length is chosen. If no
+        length is long enough, the shortest of all is chosen. Then no rate is reported, but the machine's noise hits
+        both sides alike.
 
         Args:
             rate_rps: The requests per second that are answered on both sides together; 0 = unknown.
@@ -107,7 +107,8 @@ class SliceSwitching:
     def run(self, lasting: ExitStack) -> list[GeneratorOutcome]:
         """Run both generators in alternating time slices until both have ended.
 
-        A generator that the switching does not start is killed after its time, like any that hangs.
+        If a generator never gets its turn because the switching fails, it is killed after its time, like one that
+        hangs.
 
         Args:
             lasting: Holds the folder for the output of the switching.
@@ -156,7 +157,8 @@ class SliceSwitching:
     def own_s(self, side: int) -> float:
         """Return the seconds for which a side's generator made its load, summed over its time slices.
 
-        Only slices within the planned duration of the load count, from the beginning of the side's first slice.
+        The sum ends when the planned duration of the load is over, counted from the beginning of the side's first
+        slice.
 
         Args:
             side: The index of the side: 0 = left, 1 = right.
@@ -167,7 +169,7 @@ class SliceSwitching:
         return sum(max(0.0, min(end, until) - begin) for begin, end in spans)
 
     def of(self, side: int, requests: int) -> dict[str, Any]:
-        """Return the fields of a side's sample about its slices (fields of `PairSide`): name → value.
+        """Return the fields of a side's sample that describe its time slices: name of the field (of `PairSide`) → value.
 
         Args:
             side: The index of the side: 0 = left, 1 = right.
@@ -179,7 +181,7 @@ class SliceSwitching:
         return {"slice_s": self.length_s, "own_s": self.own_s(side), "slices": count, "in_flight": in_flight}
 
     def faults(self) -> list[Fault]:
-        """Return the faults of the switching, each as a reason and a sentence; they make both sides invalid."""
+        """Return the faults of the switching between time slices, each as a reason and a sentence; they make both sides invalid."""
         if self._fault:
             return [(Reason.UNEVEN, self._fault)]
         less_s, longer_s = sorted(self.own_s(side) for side in range(len(self.jobs)))
@@ -209,7 +211,7 @@ class PairRun:
 
     @property
     def layout(self) -> Layout:
-        """The planned layout of the pair: the variant on each side, the side that starts first, and the order of time slices."""
+        """The planned layout of the pair (two systems at once): the variant on each side, which starts first, and the time slices."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:

@@ -124,7 +124,7 @@ class SteadyRegime(Regime):
         return LoadFindings(faults, notes, {"limited_by": limit, "steadiness": steadiness})
 
     def _list_running(self) -> ProcessState:
-        """Return the state of the system that must not change during a load: restarts, and process ids of proxy and backend.
+        """Return what must not change in the system during a load: restarts, and the process ids of proxy and backend.
 
         Process ids are included because a proxy may replace its workers without a restart of the container.
         """

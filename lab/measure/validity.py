@@ -497,9 +497,10 @@ def _check_wall_clock(observation: Observation) -> Iterator[Fault]:
 
 
 def check_resumption(point: LoadPoint, counters: Mapping[str, int]) -> list[Fault]:
-    """Return a fault if TLS sessions were not resumed, or were resumed, other than the load point requires.
+    """Return a fault if the share of TLS handshakes that resumed a session is not what the load point requires.
 
-    It is also a fault if handshakes were not counted. The list is empty if the load point requires neither.
+    It is also a fault if no handshakes were counted. The list is empty if the load point requires neither resumed nor
+    full handshakes.
 
     Args:
         point: The planned load.

@@ -86,13 +86,12 @@ def limited_by(
 def compute_fullness(shares: Sequence[float], workers: int | None, used: float) -> float | None:
     """Return how full the proxy's CPUs were: the busy fraction of the least busy CPU among those that its workers can fill.
 
-    With n workers, the n busiest CPUs count. Workers that are not bound to CPUs spread their work over more than n
-    CPUs, so that none of them looks full. Therefore the CPU time per worker replaces the busy fraction where it is
-    larger.
+    With n workers, only the n busiest CPUs are considered. Workers that are not bound to CPUs spread their work over
+    more than n CPUs, so that no CPU looks full. Therefore the result is at least the CPU time per worker.
 
     Args:
         shares: The busy fraction of each of the proxy's CPUs.
-        workers: The number of workers; None = all CPUs count.
+        workers: The number of workers; None = all CPUs are considered.
         used: The CPU time that the proxy used, in CPUs (2.0 = two CPUs all the time).
 
     Returns:
@@ -109,8 +108,8 @@ def compute_fullness(shares: Sequence[float], workers: int | None, used: float) 
 def compute_link_share(point: LoadPoint, result: GeneratorResult, counters: Mapping[str, int]) -> float:
     """Return how full the link of limited bandwidth was during a load, as a fraction of its rate (0.9 = 90 %).
 
-    The link is the one between client and proxy. Of its two directions the one with more bytes counts. The result is 0
-    for a load without such a limit.
+    The link is the one between client and proxy. Of its two directions, the one with more bytes is used. The result is
+    0 for a load without such a limit.
     """
     if point.link_mbit is None or result.duration_s <= 0:
         return 0.0

@@ -72,7 +72,7 @@ class Promise(Record):
 
 
 class PlannedPlace(Record):
-    """The planned measurements of one arm (a variant in a run) at one load point, either solo or as one side of a pair."""
+    """The planned measurements of one arm (a variant in a run) at one load point, either solo or as one side of a pair (two variants at once)."""
 
     arm: str
     against: str = Field(description="the arm on the other side of a pair; empty = by itself")
@@ -148,9 +148,10 @@ def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collecti
 
     Args:
         plan: The plan, a list of single measurements: solo ones, and pairs of two variants at once.
-        solo: The reason why solo samples decide the effect, not pairs, by (arm, point); pairs decide for absent keys.
-            `find_solo_places` returns such a mapping.
-        systems: The names of the arms (variants in the run) that run another system than the arm they are compared with.
+        solo: (arm, point) → the reason why solo samples decide the effect there, as `find_solo_places` returns it.
+            Pairs decide everywhere else.
+        systems: The names of the arms (variants in the run) that run another system than the arm they are compared
+            with.
         fields: Further fields of `Design` that do not follow from the plan, such as `promised`.
 
     """
@@ -200,8 +201,8 @@ def find_solo_places(
     Args:
         arms: The arms (variants in a run).
         points: The load points of the run.
-        variants: By the variant's name: whether its cost can lie in what both sides of a pair share, and its primary
-            metric (None = it has none).
+        variants: Name of a variant → (whether its cost can lie in what both sides of a pair share, its primary metric
+            or None).
         systems: The names of the arms that run another system than the arm they are compared with.
 
     Returns:
@@ -223,7 +224,7 @@ def find_solo_places(
 def choose_scheme(
     shared_cost: bool, point: LoadPoint, sides: Sequence[Side], other_system: bool = False
 ) -> Scheme | None:
-    """Return how the pair is loaded that decides a variant's effect at a point; None where solo samples decide.
+    """Return how the two sides of a variant's pair are loaded at a point; None if solo samples (measured alone) decide the effect there.
 
     Args:
         shared_cost: Whether the variant's cost can lie in what both sides of a pair share.
@@ -248,14 +249,14 @@ def choose_shape(
     unpaired: Collection[str] = (),
     once: int | None = None,
 ) -> Shape | None:
-    """Return in how many blocks each arm is measured as a pair and in how many solo (with the machine to itself).
+    """Return in how many blocks each arm is measured in a pair (two arms at once), and in how many solo (one at a time).
 
     Args:
         arms: The arms (variants in a run).
         points: The load points of the run.
         blocks: The number of blocks (repetitions of all arms).
         sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
-        solo: The reason why solo samples decide, by (arm, point). Where the reason is `CONCURRENT`, no pair is
+        solo: (arm, point) → the reason why solo samples decide there. If the reason is `CONCURRENT`, no pair is
             measured.
         unpaired: The names of the variants that must not run while another variant runs.
         once: The number of blocks for the pairs at a point with a single worker generation, in a run where other points

@@ -227,9 +227,9 @@ class Disturbance(Record, strict=True):
     def acts_s(self) -> float:
         """The time during which the disruption itself acts, in seconds from its beginning, without the system's recovery.
 
-        The latencies "during" the disruption are those of this time, unless the log has the event End. That event is
-        missing in control runs (the load without the disruption), and for the kind `new-route`. A momentary disruption,
-        such as a killed pod, counts as acting until the system should have recovered (a setting of the disruption).
+        The latencies "during" the disruption are those of this time, if the log of events does not show its end.
+        Control runs (the load without the disruption) and the kind `new-route` have no such event. A momentary
+        disruption, such as a killed pod, acts until the system should have recovered (a setting of the disruption).
         """
         raise NotImplementedError
 
@@ -240,9 +240,10 @@ class Disturbance(Record, strict=True):
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The key of what `prepare` sets up for this disruption: its host and its additional manifests (`fixtures`).
+        """The host and the additional manifests (`fixtures`) that this disruption needs, as a key for comparison.
 
-        Load points with different keys have separate control runs (the load without the disruption).
+        Load points with equal loads share a control run (the load without the disruption) only if these keys are equal,
+        too.
         """
         return self.host, self.fixtures
 

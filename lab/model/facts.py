@@ -47,8 +47,8 @@ def select_lasting(facts: Mapping[str, str]) -> dict[str, str]:
 def list_differences(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
     """Return the names of the facts in which the machines of two runs differ.
 
-    Facts that change with a boot are ignored. A fact that older runs did not record (`ADDED`) counts only if both runs
-    have it.
+    Facts that change with a boot are ignored. A fact that older runs did not record (`ADDED`) is compared only if both
+    runs have it.
 
     Args:
         first: The facts of one run: name → value.

@@ -112,13 +112,13 @@ class PortsTaken(NamedTuple):
 
 
 def find_taken_ports(leftovers: Leftovers, since: Leftovers | None = None) -> PortsTaken:
-    """Return the place and destination for which TIME_WAIT sockets take the largest share of the local ports.
+    """Return the place (network namespace or pod) and destination whose TIME_WAIT sockets take the largest share of local ports.
 
     If there are no such sockets, the result has the place `proxy`, the destination `any`, and 0 sockets.
 
     Args:
         leftovers: The state of a system after earlier loads.
-        since: An earlier state, whose sockets are subtracted; None = all sockets count.
+        since: An earlier state, whose sockets are subtracted; None = nothing is subtracted.
 
     """
     before: Mapping[str, Mapping[str, int]] = since.time_wait if since is not None else {}
@@ -137,7 +137,7 @@ def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> boo
 
     Args:
         leftovers: The state of a system after earlier loads.
-        since: An earlier state, whose sockets are subtracted; None = all sockets count.
+        since: An earlier state, whose sockets are subtracted; None = nothing is subtracted.
 
     """
     return find_taken_ports(leftovers, since).share >= PORT_SHARE
@@ -146,13 +146,14 @@ def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> boo
 def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
     """Return why a system is not yet fit for the next load: one sentence for each limit that leftovers exceed.
 
-    The limits are on TIME_WAIT sockets (only the worst place is named), on open connections and connections that wait to
-    be accepted (for each place), and on old workers. An unknown value exceeds no limit.
+    The limits are on TIME_WAIT sockets (only the worst place is named), on open connections and connections that wait
+    to be accepted (for each place), and on old workers. A place is a network namespace or pod. An unknown value exceeds
+    no limit.
 
     Args:
         leftovers: The state before the next warm-up.
-        first: The state after the system's start or last reload, for the usual number of open connections. None where
-            `leftovers` is that state.
+        first: The state after the system's start or last reload, which shows the usual number of open connections. None
+            if `leftovers` is that state itself.
 
     Returns:
         The sentences; an empty list if the system is fit.

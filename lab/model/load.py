@@ -62,13 +62,13 @@ class GeneratorLoad:
         resumption: Whether new TLS connections must resume a session (True) or must not (False); None = either.
         generators: The number of generator processes, each with its part of the connections and of the rate.
         logged: Whether every request is recorded for `Generator.requests`; only generators with `logs_requests` can.
-        timed: Whether latencies are needed. They are not if the generator is paused between time slices; wrk then omits
-            them.
+        timed: Whether latencies are needed. They are not needed if the generator is paused between time slices; wrk
+            then omits them.
         protocol: The only protocol that the client speaks to the proxy: `h1` or `h2`.
         streams: The number of requests at once on each connection, for HTTP/2 only.
         traffic: A mix of requests that replaces the path in `url`; None = one page.
-        every_s: The seconds between two events of a stream of Server-Sent Events, or between two messages of a WebSocket; None =
-            the load has neither.
+        every_s: The seconds between two events of a stream of Server-Sent Events, or between two messages of a
+            WebSocket; None = the load has neither.
         event_bytes: The bytes of padding in each event or message.
         held_s: The seconds for which the backend holds each event after its send time: a known delay.
 
@@ -116,18 +116,21 @@ class StreamReport:
 
     Attributes:
         asked: The number of streams or WebSockets that the generator tried to open.
-        refused: The number of them that were not opened: no connection, or a status other than 200 (101 for a WebSocket).
+        refused: The number of them that were not opened: no connection, or a status other than 200 (101 for a
+            WebSocket).
         cut: The number of them that the other side ended before their last event or message.
         began_s: When the generator began, in seconds since the epoch.
         ended_s: When the generator ended, in seconds since the epoch.
         coalesced: The number of events that arrived within 1 ms of the previous event on their stream.
-        sent_sum: The sum of all events' send times in µs, each modulo 1000 s. The backend computes that sum, too.
-            For WebSockets it is the sum of the round trips in µs that messages told the backend.
-        first_s: The seconds from the opening of a stream to its first event, for each stream that had one; for each WebSocket
+        sent_sum: The sum of all events' send times in µs, each modulo 1000 s. The backend computes that sum, too. For
+            WebSockets it is the sum of the round trips in µs that messages told the backend.
+        first_s: For each stream that had an event, the seconds from its opening to its first event. For each WebSocket,
             the seconds to the answer to its handshake.
         gap_s: The longest time between two events of a stream, in seconds; 0 if no stream had two events.
-        cut_s: The shortest time from a stream's opening until it was cut, in seconds; None if none was cut.
-        cut_idle_s: The shortest time without an event or message before one was cut, in seconds; None if none was cut.
+        cut_s: The shortest time from the opening of a stream or WebSocket until it was cut, in seconds; None if none
+            was cut.
+        cut_idle_s: The shortest time for which a stream or WebSocket that was cut had been silent before, in seconds;
+            None if none was cut.
         lost: The number of messages that were sent and did not come back.
         late_s: The seconds by which messages were sent later than due, on average.
 
@@ -168,14 +171,14 @@ class GeneratorResult:
         notes: Remarks on the numbers, for people.
         scheduled_s: The time during which requests fell due, for generators whose rate refers to it (see
             `achieved_rps`); otherwise None.
-        least_due: The smallest number of requests that must have fallen due. It is for generators with a schedule per
-            connection, which miss rate × time by a few requests; None = rate × time.
-        uncalibrated: Whether the latencies include a start-up phase that should have been left out; then they do not
-            count.
+        least_due: The number of requests that must have fallen due at least; None = rate × time. Generators with a
+            schedule for each connection set it, because their number is lower by a few requests.
+        uncalibrated: Whether the latencies include a start-up phase that should have been left out; then they are not
+            used.
         timed: Whether latencies were reported.
         parts: The reports of the single generators, if several made the load.
-        streams: The report on streams of events or WebSockets, if the load has them. Then `requests` counts events, or messages
-            that came back, and `latency` has their delays or round trips.
+        streams: The report on streams of events or WebSockets, if the load has them. Then `requests` counts events, or
+            messages that came back, and `latency` has their delays or round trips.
 
     """
 
@@ -229,7 +232,7 @@ def expect(held: object, fault: str) -> None:
 
 
 def first_broken(*rules: tuple[bool, str]) -> str | None:
-    """Return the message of the first rule that is broken; None if none is.
+    """Return the message of the first rule that is broken; None if no rule is broken.
 
     Args:
         rules: Pairs of whether a rule is broken, and the message for it.

@@ -48,7 +48,8 @@ class Metric:
         decimals: The largest number of decimals of a `difference`; other metrics have three significant digits.
         scale: The size of one `unit` in the unit that the lab computes in (seconds, bytes): 1e-3 for ms.
         kind: How two variants are compared: by "ratio" (steady loads); by "difference" (outcomes of disruptions and of
-            streams of events or WebSockets, which may be 0); "claim" = only where a published claim or a figure needs it.
+            streams of events or WebSockets, which may be 0); "claim" = only where a published claim or a figure needs
+            it.
         label: The name in tables; empty = the title.
         heading: The heading of its column.
         column: The position of its column in the table of steady loads; 0 = no column.
@@ -57,12 +58,12 @@ class Metric:
         histogram: The function that reads it from a latency histogram. Its absolute value is read from the merged
             histogram of all samples. A metric without `sample` and `histogram` is found elsewhere: an outcome in
             `Sample.outcome` by the metric's name, a claim's metric in `lab.analysis.evidence`.
-        seen: What limits the resolution of a difference. `requests`: the distance between two requests. `both`: that
-            distance and the uncertainty between the clocks of generator and events. `delays`: 1 ms
-            (`DELAY_RESOLUTION_S`). `events`: nothing.
+        seen: What limits the resolution of a difference. `requests`: the time between two requests. `both`: that time
+            and the uncertainty between the clocks of generator and events. `delays`: 1 ms (`DELAY_RESOLUTION_S`).
+            `events`: nothing.
         detail: Whether the metric is a part of the metric in the row above it.
         always: Whether a difference is shown even if it is 0 for all variants.
-        idle: Whether the metric also differs from 0 without a disruption. It is then shown only if the disruption
+        idle: Whether the metric is usually not 0 even without a disruption. It is then shown only if the disruption
             changed it.
 
     """
@@ -161,7 +162,7 @@ class Metric:
         """Format a value of this metric with few digits and without its unit: `30`, `3,000`.
 
         A whole number below 100 of a metric that counts things stays exact. A latency at the upper end of the
-        histogram's range (120 s) gets a `≥` in front, because longer latencies count there, too.
+        histogram's range (120 s) gets a `≥` in front, because longer latencies are recorded as this one.
 
         Args:
             value: The value in the unit that the lab computes in (`own_unit`).

@@ -30,7 +30,7 @@ class Layout(Record):
 
     @property
     def turned(self) -> Layout:
-        """A copy of this layout of a pair as seen from the pair's other variant: only the value of `side` is swapped."""
+        """A copy of this layout of a pair (two variants at once) as seen from the pair's other variant: only the value of `side` is swapped."""
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 
@@ -80,7 +80,7 @@ WAYS = get_args(Way)
 
 
 class Compared(Record):
-    """The result of measuring a variant against the baseline once, either solo one after the other or as a pair.
+    """The result of measuring a variant against the baseline once, either one after the other (solo) or at once (as a pair).
 
     `log_ratios` has ln(variant / baseline) for each metric, by the metric's name.
     """

@@ -30,7 +30,8 @@ ArmRole = Literal["variant", "baseline", "again", "reference"]
 class Arm:
     """A variant under the name by which a run measures it.
 
-    In one block (a repetition of all arms) an arm may be measured solo, and again in each pair that it is part of.
+    In one block (a repetition of all arms) an arm may be measured solo, and again in each pair (two variants at once)
+    that it is part of.
 
     Attributes:
         name: The name in the run. It is the variant's name, except for the baseline's second measurement.
@@ -53,7 +54,7 @@ CellKey = tuple[int, str, str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A planned measurement: either one solo sample of an arm (a variant in a run), or two samples, one per side of a pair."""
+    """A planned measurement: either one solo sample of an arm (a variant in a run), or two samples, one per side of a pair (two variants at once)."""
 
     order: int
     """The position in the plan, from 1."""
@@ -83,7 +84,7 @@ class Slot:
 
     @property
     def other(self) -> str:
-        """The name of the arm (a variant in the run) on the pair's other side; empty for a solo measurement."""
+        """The name of the arm (a variant in the run) on the other side of a pair; empty if only one arm is measured."""
         return self.against.name if self.against else ""
 
     @property
@@ -94,12 +95,12 @@ class Slot:
 
     @property
     def sides(self) -> tuple[Slot, ...]:
-        """This planned measurement as seen from each of its sides: two for a pair, `arm`'s first; one if it is solo."""
+        """This planned measurement as seen from each of its sides: one entry for a single arm, two for a pair (two variants at once), `arm` first."""
         return (self, self.turned) if self.against else (self,)
 
     @property
     def cells(self) -> tuple[CellKey, ...]:
-        """The keys (`CellKey`) of this planned measurement's samples: one if it is solo, two if it is a pair, `arm` first."""
+        """The keys (`CellKey`) of this planned measurement's samples: one if a single arm is measured, two for a pair, `arm` first."""
         return tuple(
             (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
         )
@@ -145,7 +146,7 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        """The number of starts of a system in this plan; the two sides of a pair, which start together, count as one."""
+        """The number of starts of a system in this plan; the two sides of a pair (two variants at once), which start together, count as one."""
         return len({slot.bring_up for slot in self.slots})
 
     def lasts_s(self, bring_up_s: float) -> float:
@@ -178,14 +179,14 @@ def needs_reload(slot: Slot, before: Slot | None) -> bool:
 def list_arms(variants: Sequence[tuple[str, str | None]], reference: str | None) -> tuple[Arm, ...]:
     """Return the arms (variants under the names by which a run measures them): variants, then baselines, then the reference.
 
-    The variants have the requested order. Each baseline is added to its variants, and is measured a second time under
-    another name. Both together are the A/A pair. A variant without a baseline is treated as a baseline. A baseline that
-    was also requested as a variant has only these two measurements.
+    The variants have the requested order. The baselines of all variants are added, each with a second arm that measures
+    the baseline again under another name; both arms together are the A/A pair. A variant without a baseline is treated
+    as a baseline. A baseline that was also requested as a variant is not added again.
 
     Args:
         variants: Pairs of a variant's name and its baseline's name (None = it has none).
-        reference: The name of the variant without a proxy, for an upper limit; None = none. It gets no further arm if
-            it is among the variants or baselines already.
+        reference: The name of the variant without a proxy, for an upper limit; None = no such arm. It gets no further
+            arm if it is among the variants or baselines already.
 
     Raises:
         UsageError: A variant's name is equal to that of a baseline's second measurement (`NAME-again`).
@@ -215,18 +216,18 @@ ArmAndPoint = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many of a run's blocks measure each arm as a pair, and how many measure it solo (with the machine to itself).
+    """How many of a run's blocks measure each arm as a pair (two variants at once), and how many measure it solo (with the machine to itself).
 
     A block is one repetition of all arms, an arm is a variant in a run.
 
     Attributes:
-        pairs: By arm, the number of blocks in which it is paired with its baseline.
+        pairs: Arm → the number of blocks in which it is measured in a pair with its baseline.
         points: The load points at which pairs are measured.
-        alone: By (arm, point), the number of blocks with a solo measurement; absent = all blocks.
-        generations: By (arm, point), the number of worker generations (workers between two reloads) on which a pair is
+        alone: (arm, point) → the number of blocks with a solo measurement; absent = all blocks.
+        generations: (arm, point) → the number of worker generations (workers between two reloads) on which a pair is
             measured; absent = as many as the point defines.
-        fewer: By (arm, point), the number of blocks in which the arm's pair is measured at this point, if smaller than
-            in `pairs`.
+        fewer: (arm, point) → the number of blocks in which the arm's pair is measured at this point, if smaller than in
+            `pairs`.
 
     """
 
@@ -246,13 +247,13 @@ def plan_samples(
     starts once, in random order. All load points are measured on that start, but each point with a disruption, streams
     of events or WebSockets has a start to itself. Each pair in `shape` is one more start.
 
-    - Within a block, all solo arms except the reference have one order of points. The orders come from Williams
-      squares (`williams_squares`).
+    - Within a block, all solo arms except the reference have one order of points. The orders come from Williams squares
+      (`williams_squares`).
     - The worker generations and the repeats of one point follow each other directly.
     - The arm without a proxy (the reference) is measured in the first, the middle and the last block only.
-    - Over the blocks of a pair, each arm has each side equally often; likewise which side starts first and which runs
-      first.
-    - A pair that is not in all blocks is in randomly chosen ones.
+    - Over the blocks of a pair, each arm is on either side equally often. Either side starts first equally often, and
+      either side runs first equally often.
+    - If a pair is measured in fewer than all blocks, these are chosen at random.
 
     Args:
         arms: The arms.
@@ -315,9 +316,9 @@ def _draw_solo_orders(
 ) -> dict[int, tuple[str, ...]]:
     """Draw a random order of load points for the solo measurements of each block.
 
-    A block is a repetition of all arms (variants in the run). Blocks in which every arm has an equal set of points are
-    balanced together. In other blocks some arms have only a part of the points. There, the orders of all these blocks
-    are drawn `TRIES` times. The draw is used in which the points are most evenly the first of such an arm.
+    A block is a repetition of all arms (variants in the run). Orders are balanced over the blocks with equal points. In
+    some blocks, an arm has only a part of the points. For these blocks, `TRIES` sets of orders are drawn, and the most
+    balanced set is used: the one in which each of the arm's points comes first among them about equally often.
 
     Args:
         rng: The source of random numbers.
@@ -325,7 +326,7 @@ def _draw_solo_orders(
         measured: The points of each arm in each block: arm → block → points.
 
     Returns:
-        The order of points by the block's number.
+        Number of the block → the order of points.
 
     """
     groups: dict[tuple[frozenset[str], ...], list[int]] = {}
@@ -353,7 +354,7 @@ def _unevenness(orders: Sequence[Sequence[str]], names: frozenset[str]) -> int:
 
     Args:
         orders: The orders of points.
-        names: The points that count; all others are left out of the orders first.
+        names: The points to examine. All other points are removed from the orders before.
 
     """
     firsts = Counter(next(name for name in order if name in names) for order in orders)
@@ -369,18 +370,18 @@ def _draw_pair_orders(
 ) -> dict[int, tuple[str, ...]]:
     """Draw a random order of load points for one pair in each of its blocks (repetitions).
 
-    A pair is two arms (variants in the run) that are measured at once. Counted over the pair's measurements and the solo
-    measurements of its arm together, each point comes first equally often, as far as possible.
+    A pair is two arms (variants in the run) that are measured at once. Counted over the pair's measurements and the
+    solo measurements of its arm together, each point comes first equally often, as far as possible.
 
     Args:
         rng: The source of random numbers.
         names: The names of all points.
-        layouts: The layout of the pair, by block and point.
-        solo: The order of the points of all solo measurements, by block.
-        measured: The points at which the pair's arm is measured solo, by block.
+        layouts: Block → point → the layout of the pair.
+        solo: Block → the order of the points of all solo measurements.
+        measured: Block → the points at which the pair's arm is measured solo.
 
     Returns:
-        The order of points by the block's number.
+        Number of the block → the order of points.
 
     """
     arm_orders = ([name for name in order if name in measured[block]] for block, order in solo.items())
@@ -399,12 +400,12 @@ def _draw_pair_orders(
 def _draw_layouts(
     rng: random.Random, blocks: int, counts: Mapping[str, int], pair_blocks: int
 ) -> dict[int, dict[str, Layout]]:
-    """Draw the layouts of one pair of variants: which side each has and which side is first, by block and point.
+    """Draw the layouts of one pair of variants: on which side each variant is, and which side is first.
 
     Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. With an odd
     number of blocks, one value has one block more. A load point may be measured in only some of the pair's blocks. Then
-    the choice of the side is balanced over these blocks, too. The choice of which side starts first is as balanced as in
-    the best of several random draws.
+    the choice of the side is balanced over these blocks, too. The choice of which side starts first is as balanced as
+    in the best of several random draws.
 
     Args:
         rng: The source of random numbers.
@@ -413,7 +414,7 @@ def _draw_layouts(
         pair_blocks: The number of blocks in which the pair is measured.
 
     Returns:
-        The layouts as block → point → layout.
+        Block → point → layout.
 
     """
     chosen = sorted(rng.sample(range(1, blocks + 1), min(pair_blocks, blocks)))
@@ -468,9 +469,9 @@ def draw_orders(
 ) -> list[tuple[str, ...]]:
     """Draw random orders of names that are balanced by Williams designs (`williams_squares`).
 
-    The orders are the rows of as many complete designs as fit into `count`, and for the rest rows of further squares.
-    They are returned in random order. The rows of one square begin with different names. So, within the result, the
-    numbers of times that names are first differ by one at most.
+    The orders are the rows of one complete design after another, until there are `count` of them. They are returned in
+    random order. The rows of one square begin with different names. So in the result, all names are first about equally
+    often: the numbers differ by one at most.
 
     Args:
         rng: The source of random numbers.

@@ -279,7 +279,7 @@ class RunRecord(Record):
 
     @property
     def systems(self) -> frozenset[str]:
-        """The names of the arms that are other systems than their baselines: no knob (single setting) distinguishes them.
+        """The names of the arms that differ from their baselines as whole systems, not by knobs (single settings).
 
         The variant of such an arm has no setting that could be applied elsewhere.
         """
@@ -296,7 +296,7 @@ class RunRecord(Record):
         """The names of the arms that run another system than the arm that they are compared with.
 
         Two arms run different systems if their manifests come from different folders (`VariantRecord.base`). Older runs
-        did not record these folders. There a variant counts as another system if it is not its baseline with added
+        did not record these folders. In such a run, a variant is another system if it is not its baseline with added
         settings, and has no setting that could be applied elsewhere.
         """
         variants = {arm.name: self.variants[arm.variant] for arm in self.arms}
@@ -313,7 +313,7 @@ class RunRecord(Record):
 
     @property
     def solo(self) -> dict[ArmAndPoint, str]:
-        """The places where solo samples decide a variant's effect, (arm, point) → the reason in words.
+        """The places where solo samples (measured alone) decide a variant's effect, (arm, point) → the reason in words.
 
         Elsewhere pairs (two variants measured at once) decide. The rules are those of `find_solo_places`.
         """
@@ -361,7 +361,7 @@ class RunRecord(Record):
             blocks: The number of blocks (repetitions of all measurements).
             seed: The seed of all random choices.
             sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
-            solo: The reason why solo samples decide, not pairs, by (arm, point).
+            solo: (arm, point) → the reason why solo samples decide there, not pairs.
             once: The number of blocks for the pairs at a point with a single worker generation (see `choose_shape`);
                 None = all.
 
@@ -390,8 +390,8 @@ class RunRecord(Record):
 def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> bool:
     """Return whether a variant runs another system than its baseline, for runs that did not record their manifests' folders.
 
-    It does not if it is the baseline with added settings, or the baseline at another commit. It does not either if it
-    has a setting that could be applied elsewhere, or exists only for measuring.
+    The result is False for the baseline with added settings, for the baseline at another commit, and for a variant that
+    exists only for measuring. It is also False for a variant with a setting that could be applied elsewhere.
     """
     if variant.snippet or variant.only_to_measure_by:
         return False

@@ -232,7 +232,7 @@ class Sample(Record):
 
     @property
     def valid(self) -> bool:
-        """True if the verdict of this sample is `valid`, so that its numbers count."""
+        """True if the verdict of this sample is `valid`, so that its numbers can be used."""
         return self.verdict == "valid"
 
     @property
@@ -244,7 +244,8 @@ class Sample(Record):
     def change(self) -> Change | None:
         """The lasting change of rate or CPU time per request that made this sample invalid; None if there is none.
 
-        It is also None if only the other side of a pair changed, and if the sample is invalid for another reason.
+        It is also None if the sample is invalid because the other side of its pair (two variants at once) changed, or
+        for any other reason.
         """
         return self.steadiness.change if self.steadiness is not None and self.reason is Reason.NOT_STEADY else None
 
@@ -252,7 +253,7 @@ class Sample(Record):
     def untimed(self) -> bool:
         """True if the generator of this sample was paused between the time slices of a pair (two alternating variants).
 
-        In that case the clock, the rate and the latencies that the generator reports do not count.
+        In that case, the time, the rate and the latencies that the generator reports are not used.
         """
         return self.pair is not None and self.pair.scheme == "slices"
 
@@ -260,8 +261,8 @@ class Sample(Record):
     def goodput_rps(self) -> float | None:
         """The requests per second of this sample that were answered with a right status; None if no rate was measured.
 
-        For one side of a pair in time slices, it is the rate within that side's slices. It is None if too many answers
-        may have arrived in the slices of the other side (`MAX_IN_FLIGHT`).
+        For one side of a pair (two variants at once) in time slices, it is the rate within that side's slices. It is
+        None if too many answers may have arrived in the slices of the other side (`MAX_IN_FLIGHT`).
         """
         rate_rps = self.achieved_rps
         if self.pair is not None and self.pair.own_s and self.requests:
@@ -297,14 +298,14 @@ def key_of_measurement(item: Slot | Sample) -> CellKey:
 
 
 def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
-    """Return the keys (`CellKey`) of all planned measurements; a planned pair has two, one for each side."""
+    """Return the keys (`CellKey`) of all planned measurements; for a pair (two variants at once) there are two."""
     return {key for slot in slots for key in slot.cells}
 
 
 def belongs_to_block(sample: Sample) -> bool:
-    """Return whether a sample still counts in its block (a repetition of all measurements).
+    """Return whether a sample still belongs to its block (a repetition of all measurements).
 
-    It does not if the block was interrupted and later measured again from its beginning.
+    The result is False if the block was interrupted, and later measured again from its beginning.
     """
     return sample.reason != Reason.BLOCK_INTERRUPTED
 
@@ -324,8 +325,8 @@ def is_settled(sample: Sample) -> bool:
 def list_bring_ups_s(samples: Iterable[Sample]) -> list[float]:
     """Return the duration of each start of a system, in seconds, as the samples record it.
 
-    The two systems of a pair start together: their durations are added up and count as one start. Of several starts for
-    the same planned measurements (a repeated disrupted load, a resumed block) only the last counts.
+    The two systems of a pair start together: their durations are added up and are one start. If the same planned
+    measurements had several starts (a repeated disrupted load, a resumed block), only the last one is included.
     """
     ups: dict[tuple[int, int, frozenset[str], str, int], dict[str, float]] = {}
     for sample in samples:

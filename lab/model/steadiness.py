@@ -82,7 +82,7 @@ class Steadiness(Record):
 def find_cause(
     counters: Mapping[str, int], leftovers: Leftovers | None, requests: int, duration_s: float, dearer: bool
 ) -> Cause | None:
-    """Return the cause of a lasting change within a sample, as far as counters show it.
+    """Return the cause of a lasting change of rate or CPU time within a sample, as far as counters show it.
 
     Args:
         counters: The increase of each counter during the sample, by `role/name` (`proxy/ListenOverflows`).

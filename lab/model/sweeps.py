@@ -179,7 +179,7 @@ class LoadPoint(Record, strict=True):
 
     @property
     def scheme(self) -> Scheme:
-        """The way in which the two sides of a pair are loaded at this load point: "slices" or "together".
+        """The way in which the two sides of a pair (two variants at once) are loaded at this load point: "slices" or "together".
 
         In a closed loop the sides alternate in time slices. A load at an offered rate cannot pause, so both sides run
         at once.
@@ -188,11 +188,11 @@ class LoadPoint(Record, strict=True):
 
     @property
     def concurrent(self) -> bool:
-        """True if both sides of a pair run simultaneously under this load; False if they alternate or no pair is possible."""
+        """True if both sides of a pair (two variants) run at the same time; False if they take turns or no pair is possible."""
         return self.scheme == "together" and not self.why_alone
 
     def counting(self, blocks: int) -> int:
-        """Return the number of values over which the statistics of a pair are computed.
+        """Return the number of values over which the statistics of a pair (two variants at once) are computed.
 
         It is one value per block (a repetition of all measurements). Where `singly` is set, it is one value per worker
         generation (workers between two reloads).
@@ -205,7 +205,7 @@ class LoadPoint(Record, strict=True):
 
     @property
     def shared_cost(self) -> bool:
-        """True if most work of this load is in the kernel's network stack, which both sides of a pair share.
+        """True if most work of this load is in the kernel's network stack, which both sides of a pair (two variants) share.
 
         That is so if every request opens a new connection. A pair then underestimates the cost.
         """
@@ -237,10 +237,10 @@ class LoadPoint(Record, strict=True):
 
     @property
     def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
-        """The key that is equal for disrupted load points with one common control run (the load without the disruption).
+        """The key that disrupted load points must have in common to share a control run (the load without the disruption).
 
-        It consists of the load point without name, share of the knee (`of_knee`) and disruption, and of the key of what
-        the disruption's `prepare` sets up.
+        It consists of the load point without its name, its share of the knee (`of_knee`, the highest rate within a
+        latency bound) and its disruption, and of what the disruption's `prepare` sets up.
         """
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
@@ -443,7 +443,7 @@ class PointSpec(Record, strict=True):
         )
 
     def fault_under(self, disturbance: Disturbance) -> str | None:
-        """Return the first fault of this load if it has a certain disruption, as `key: fault`; None if both fit.
+        """Return the first fault that this load has in combination with a disruption, as `key: fault`; None if they fit.
 
         Example: `duration_s: 30 or more, as long as the disturbance may matter`.
         """
@@ -475,7 +475,7 @@ class PointSpec(Record, strict=True):
         )
 
     def fault_with_traffic(self, disturbance: Disturbance | None) -> str | None:
-        """Return the first fault of this load if it requests a mix of requests in place of one page; None if both fit.
+        """Return the first fault that this load has with a mix of requests in place of one page; None if they fit.
 
         Example: `generator: only k6 makes a mix of requests, not wrk`.
 
@@ -497,9 +497,9 @@ class PointSpec(Record, strict=True):
         """Return a load point for every combination of the values that `connections`, `rate_rps`, `of_knee` and `page` list.
 
         Each value of a list is appended to the point's name: `connections = [10, 100]` makes `NAME-c10` and
-        `NAME-c100`. A list with one value appends nothing. The rate `connections` becomes the number of connections.
-        `requests` is computed from `requests_per_connection` if that is given. All other keys of a load point are
-        copied, except `disturbance`: `Sweep.expanded` adds the disruption.
+        `NAME-c100`. A list with one value appends nothing. If the rate is the word `connections`, it becomes the number
+        of connections. `requests` is computed from `requests_per_connection` if that is given. All other keys of a load
+        point are copied, except `disturbance`: `Sweep.expanded` adds the disruption.
         """
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]

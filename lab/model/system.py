@@ -126,8 +126,8 @@ class System(Disturbable, Protocol):
     def leftovers(self) -> Leftovers:
         """Return what earlier loads have left in the system, such as sockets in TIME_WAIT and old worker processes.
 
-        The first call, and the first call after `renew`, determines how many processes of the proxy count as ordinary.
-        The field `unseen` of the result names each place that could not be examined.
+        The first call, and the first call after `renew`, determines what the proxy's usual number of processes is. The
+        field `unseen` of the result names each place that could not be examined.
         """
         ...
 

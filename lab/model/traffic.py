@@ -62,8 +62,9 @@ class Shape:
     def url_path(self) -> str:
         """The path of the URL, without the leading slash, to which the test backend answers with a body of `size_bytes`.
 
-        The backend answers with the end of a large file, from the offset in `start`, after a header of 13 bytes
-        (`FLV_BYTES`). A body of 13 bytes or less is the query string instead.
+        The backend answers with a header of 13 bytes (`FLV_BYTES`) and the end of a large file, from the offset `start`
+        in the query. If the body must have 13 bytes or less, the path has a query of that length, which the backend
+        sends back.
         """
         if self.size_bytes > FLV_BYTES:
             return f"traffic/p{self.path}?start={MAX_BYTES + FLV_BYTES - self.size_bytes}"
@@ -185,12 +186,12 @@ class Traffic(Record):
     def waits(self, block: int) -> list[float]:
         """Return the delay of each request against an evenly spaced schedule, as a multiple of the mean gap between requests.
 
-        Each block of requests takes as long as in the even schedule. Within it, the gaps are drawn at random from those
-        of the access log.
+        A block is a number of successive requests. It takes as long as in the even schedule. Within it, the gaps are
+        drawn at random from those of the access log.
 
         Args:
-            block: The number of requests in a block. Delays do not add up beyond a block, so a larger block allows longer
-                delays.
+            block: The number of requests in a block. Delays do not add up beyond a block, so a larger block allows
+                longer delays.
 
         Returns:
             The delays, the smallest of them 0. Empty if the log's gaps are all equal, or if a block has fewer than two

@@ -33,7 +33,7 @@ class Observation:
             number.
         generator_cpu_s: The CPU seconds of the generator.
         cores: How full the CPUs were that the proxy or the generator could use, by role, for any process.
-        busiest_thread: The fraction of one CPU that the generator's busiest thread had while it ran.
+        busiest_thread: The fraction of one CPU that the generator's busiest thread used while it ran.
 
     """
 

@@ -50,7 +50,9 @@ class SystemComponents(Record):
 
 @cache
 def read_components() -> tuple[SystemComponents, ...]:
-    """Return the variance components in all files of `data/levels`, with the present names of variants.
+    """Return the variance components of all systems in `data/levels`: how much their CPU time per request varies.
+
+    There is one component each between repeats, between reloads and between starts. Variants have their present names.
 
     Raises:
         UsageError: A file is damaged.
@@ -62,10 +64,10 @@ def read_components() -> tuple[SystemComponents, ...]:
 
 @cache
 def read_pairs() -> tuple[Compared, ...]:
-    """Return the comparisons of variants with a known cost in `data/pairs`, with the present names of variants.
+    """Return the committed comparisons of variants with a known cost (`data/pairs`), with the present names of variants.
 
-    An earlier release measured them. The numbers of rounds continue from file to file, so that no two files have a
-    round in common.
+    An earlier release of the lab measured them. The numbers of their rounds (repetitions) are continued from file to
+    file, so that no two files have the same number.
 
     Raises:
         UsageError: A file is damaged.

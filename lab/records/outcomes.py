@@ -38,8 +38,8 @@ def compute_outcome(
     """Return all numbers by which a disrupted load is judged: failed requests, gaps, latencies, reloads and so on.
 
     They are computed for control runs (the load without the disruption), too. There the time "during" is the time at
-    which the disruption would act. The load begins when the first request was due; so stored logs always give equal
-    numbers.
+    which the disruption would act. The load's beginning is the time when the first request was due, so that a stored
+    log always gives the same numbers.
 
     Args:
         point: The load point, which has a disruption.
@@ -106,13 +106,16 @@ def choose_stream_outcome(point: LoadPoint) -> Callable[..., Outcome]:
 def compute_websocket_outcome(
     report: StreamReport, round_trips: Histogram, usage: Mapping[str, Usage], before: Leftovers | None
 ) -> Outcome:
-    """Return every number of WebSockets, by the names of `DIFFERENCES`.
+    """Return all numbers by which a load with WebSockets is judged: cuts, lost messages, round trips and costs.
 
     Args:
-        report: What the generator reports of its WebSockets.
-        round_trips: The round trips of all messages.
-        usage: What each role used during the load; costs are those of the proxy, or of the backend where there is no proxy.
-        before: The state before the WebSockets, with each role's memory then; None: not known.
+        report: The generator's report on its WebSockets.
+        round_trips: The round-trip times of all messages.
+        usage: The CPU and memory of each role during the load. Costs are the proxy's, or the backend's without a proxy.
+        before: The state before the WebSockets, with each role's memory at that time; None = unknown.
+
+    Returns:
+        Name of the metric (`DIFFERENCES`) → number. None = unknown; absent = it does not apply.
 
     """
     cpu_s, open_bytes = _share_usage(report, round_trips.total, usage, before)
@@ -130,7 +133,7 @@ def compute_websocket_outcome(
 
 
 def _count_ends(report: StreamReport) -> Outcome:
-    """Return how many streams or WebSockets were cut, after what time, and how many were not opened."""
+    """Return how many streams of events or WebSockets were cut, after what time, and how many were not opened."""
     times = {"cut_s": report.cut_s, "cut_idle_s": report.cut_idle_s} if report.cut else {}
     return {"cut": float(report.cut), "not_opened": float(report.refused), **times}
 
@@ -206,8 +209,8 @@ def _count_failures(point: LoadPoint, frame: pl.DataFrame) -> Outcome:
 def _measure_gap_s(frame: pl.DataFrame, spacing_s: float) -> float | None:
     """Return the longest time without a right answer, in seconds, less the normal time between two requests.
 
-    Times below `GAP_S` count as 0. The time from the first request to the first right answer counts, too, and so does
-    the time from the last right answer to the last request.
+    Two further times are examined: from the first request to the first right answer, and from the last right answer to
+    the last request. A result below `GAP_S` becomes 0.
 
     Args:
         frame: The log of requests, with a column `right`, sorted by `due_s`.

@@ -244,7 +244,7 @@ class PackedForm:
         return self._usage.get(sample, pl.DataFrame(schema=USAGE_SCHEMA))
 
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
-        """Return the columns of several samples' usage by which it is judged whether a sample was steady, as one table.
+        """Return the usage of several samples as one table, with the columns that show whether a sample was steady.
 
         The first column, `sample`, names the sample of each row. The others are those of `COLUMNS`; no more is read
         from the file.

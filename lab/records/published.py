@@ -27,7 +27,7 @@ Value = str | int | float | bool | None
 
 
 class Source(BaseModel):
-    """One publication that a study examines.
+    """One publication (a benchmark that others published) that a study examines.
 
     `name` is the key of the study. `date` is in ISO 8601 form or only a year, as the publication states it.
     """
@@ -39,7 +39,7 @@ class Source(BaseModel):
 
 
 class PublishedColumn(BaseModel):
-    """The description of one column of a published table: its name, its type, and the texts for true and false."""
+    """The description of one column of a table that others published: its name, its type, and the texts for true and false."""
 
     name: str
     type: Literal["string", "integer", "number", "boolean"]
@@ -63,7 +63,7 @@ class PublishedColumn(BaseModel):
 
 
 class Resource(BaseModel):
-    """The description of one published table: its name, its file and its columns."""
+    """The description of one table of numbers that others published: its name, its file and its columns."""
 
     name: str
     path: str
@@ -79,7 +79,7 @@ class Package(BaseModel):
 
 @cache
 def read_package() -> Package:
-    """Read the description of all published tables, `data/published/datapackage.json`.
+    """Read `data/published/datapackage.json`, which describes all tables of numbers that others published.
 
     Raises:
         UsageError: The file cannot be read.
@@ -92,18 +92,20 @@ def read_package() -> Package:
 
 
 def list_sources() -> Mapping[str, Source]:
-    """Return the publications, by the key of the study that examines each."""
+    """Return key of a study → the publication that the study examines."""
     return {source.name: source for source in read_package().sources}
 
 
 def list_names() -> list[str]:
-    """Return the names of all published tables."""
+    """Return the names of the tables in `data/published`, which have the numbers that others published."""
     return [resource.name for resource in read_package().resources]
 
 
 @cache
 def read_rows(name: str) -> Sequence[Mapping[str, Value]]:
-    """Return the rows of a published table in the order of the file, each as column → value in the column's type.
+    """Return the rows of a table in `data/published`, in the file's order, each as column → value in the column's type.
+
+    The table has numbers that others published.
 
     Args:
         name: The name of the table.
@@ -117,7 +119,9 @@ def read_rows(name: str) -> Sequence[Mapping[str, Value]]:
 
 @cache
 def read_texts(name: str) -> Sequence[Mapping[str, str]]:
-    """Return the rows of a published table in the order of the file, each as column → text as the file has it.
+    """Return the rows of a table in `data/published`, in the file's order, each as column → text as in the file.
+
+    The table has numbers that others published.
 
     Args:
         name: The name of the table.
@@ -128,7 +132,9 @@ def read_texts(name: str) -> Sequence[Mapping[str, str]]:
 
 @cache
 def read_frame(name: str) -> pl.DataFrame:
-    """Return a published table as a data frame with Int64, Float64, Boolean and String columns.
+    """Return a table in `data/published` (numbers that others published) as a data frame with typed columns.
+
+    The types are Int64, Float64, Boolean and String.
 
     Args:
         name: The name of the table.
@@ -149,7 +155,7 @@ def read_frame(name: str) -> pl.DataFrame:
 
 @cache
 def _read_table(name: str) -> tuple[Resource, pl.DataFrame]:
-    """Return the description of a published table, and the table with all cells as text.
+    """Return the description of a table in `data/published` (numbers that others published), and its cells as text.
 
     Args:
         name: The name of the table.

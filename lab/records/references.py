@@ -45,10 +45,10 @@ Its arguments are the run's target, its facts and the rendered objects of a vari
 
 
 def boot_folders(folder: Path) -> list[Path]:
-    """Return the folders of all runs of a committed reference, which measured one design on several boots of a machine.
+    """Return the folders of the runs of a committed reference: the first run, and its repetitions on other boots of a machine.
 
-    The reference's folder is the first run itself; its subfolders `boot-2`, `boot-3`, … follow in the order of their
-    numbers.
+    The first run is in the reference's folder itself. The others are in its subfolders `boot-2`, `boot-3`, …, in the
+    order of their numbers.
 
     Args:
         folder: The folder of the reference.
@@ -212,9 +212,10 @@ def refuse_other_design(
 ) -> None:
     """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
-    Its target, its arms (with baselines and manifests), its load points and its programs must be those of the first
-    run. Each arm must be measured as there, solo or as a pair. It may lack some arms and points. Facts that a boot
-    itself can change (kernel, processor, memory) may differ.
+    Its target, its arms (variants, with their baselines and manifests), its load points and its programs must be those
+    of the reference's first run. Each arm must be measured as in that run, solo or in a pair (two variants at once).
+    The added run may lack some arms and points. Facts that a boot itself can change (kernel, processor, memory) may
+    differ.
 
     Args:
         runs: The runs of the reference, the first one first.

@@ -40,7 +40,7 @@ def decode_log(log: bytes) -> bytes:
     """Restore a log of requests from the compact form that `encode_log` returned.
 
     Raises:
-        ValueError: A line begins with the sign of a difference, but no difference follows.
+        ValueError: A line begins with the sign of a difference (`=`), but the rest of it is malformed.
 
     """
     last = _LastLine()
@@ -48,7 +48,10 @@ def decode_log(log: bytes) -> bytes:
 
 
 class _LastLine:
-    """The values of the last request in a k6 log and of the last latency in a hey log, to which differences refer."""
+    """The values of the previous line of a log, which the compact form of the next line is the difference from.
+
+    A line is a request in a log of k6, or a latency in a log of hey.
+    """
 
     def __init__(self) -> None:
         self.request: Numbers = (-1, 0, 0, 0, 0, 0)
@@ -57,8 +60,8 @@ class _LastLine:
     def difference_to(self, line: bytes) -> bytes:
         """Return the compact form of a line of a log, and remember the line's values for the next one.
 
-        A request of k6 or a latency of hey becomes its difference to the last one. Any other line stays as it is; if it
-        begins with `=`, the sign of differences, one more `=` is put in front.
+        A request of k6 or a latency of hey becomes its difference from the previous one, with the sign `=` in front.
+        Any other line stays as it is; if it begins with `=` itself, one more `=` is put in front.
         """
         if _LATENCY.fullmatch(line):
             before_us, self.latency_us = self.latency_us, int(line.replace(b".", b""))
@@ -83,8 +86,10 @@ class _LastLine:
     def line(self, encoded: bytes) -> bytes:
         """Return the original line of a log from its compact form, and remember the line's values for the next one.
 
+        The compact form of a request or latency is its difference from the previous one, with the sign `=` in front.
+
         Raises:
-            ValueError: The bytes begin like a difference and are not one.
+            ValueError: The bytes begin with this sign, but the difference after it is malformed.
 
         """
         if not encoded.startswith(_SIGN):

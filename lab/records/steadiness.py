@@ -131,13 +131,13 @@ def describe_change(change: Change, lasting: bool = True) -> str:
 def _round_off(value: float) -> str:
     """Return a value with two significant digits if it is below 1,000, otherwise with three: `340`, `11,300`.
 
-    Values that are read from single seconds are no more exact.
+    The values are estimated from single seconds, so more digits would mean nothing.
     """
     return f"{float(f'{value:.2e}' if value >= 1000 else f'{value:.1e}'):,.12g}"
 
 
 def add_cause(sample: Sample) -> Sample:
-    """Return a copy of a sample in which its lasting change of rate or CPU time has a cause, as its counters show it.
+    """Return a copy of a sample with the cause of its lasting change of rate or CPU time, as the sample's counters show it.
 
     A sample without such a change is returned unchanged.
     """
@@ -205,12 +205,12 @@ def judge_unjudged(
 
 
 def _load_key(sample: Sample) -> tuple[int, int, int]:
-    """Return a key that is equal for the two sides of a pair, and different for all other samples of the run."""
+    """Return a key that is equal for the two sides of a pair (two variants at once), and different for all other samples of the run."""
     return sample.order, sample.generation, sample.attempt
 
 
 def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
-    """Return a sample, made invalid if it or the other side of its pair was not steady.
+    """Return a sample, made invalid if it or the other side of its pair (two variants at once) was not steady.
 
     A sample of a sustained load (`--sustained`) stays valid, because it is there to show such a change.
 

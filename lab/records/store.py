@@ -102,7 +102,7 @@ def new_record(
     variants: Mapping[str, VariantRecord],
     recorded_facts: Mapping[str, str],
 ) -> RunRecord:
-    """Return the record of a new run with a new id; the plan and the generators are filled in later.
+    """Return the record of a new run with a new id; its plan and its generators are added later.
 
     Args:
         label: The text in the run's id that names what is measured.
@@ -211,9 +211,9 @@ class RunStore:
         """Read a part of the run's folder, and raise a UsageError if it cannot be read.
 
         Args:
-            read: A function that reads the part. It gets the reader of the folder's form (packed, or a folder per
-                sample).
-            place: A function that returns the file for the error message. It gets that reader, too.
+            read: A function that reads the part. Its argument is the reader for the folder's form (packed, or a folder
+                per sample).
+            place: A function that returns the file for the error message. It has the same argument.
             advice: More text for the error's remedy, after "restore it from a copy"; empty = none.
 
         Returns:
@@ -353,7 +353,7 @@ class RunStore:
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the records of all samples in the order of the plan, each judged whether it was steady.
+        """Return the records of all samples in the plan's order, after it was judged whether each was steady.
 
         Samples of older versions of the lab have no stored judgement. They are judged now, and may become invalid.
 
@@ -683,7 +683,7 @@ def _make_load(sample: Sample) -> GeneratorLoad:
 
 
 class Reparsed(RunStore):
-    """A run whose numbers are parsed again from the generators' stored outputs, by the present parsers.
+    """A stored run whose numbers are parsed again, by the present parsers, from the outputs of the load generators.
 
     The verdicts (valid or invalid) stay as they were stored, because they depend on observations that the outputs do
     not contain.
@@ -699,7 +699,9 @@ class Reparsed(RunStore):
         return [self._reparse(sample) for sample in super().samples(wanted)]
 
     def histogram(self, sample: Sample, series: Series = "latency") -> Histogram | None:
-        """Return a latency histogram that `samples` has parsed from the output; None if it has parsed none.
+        """Return a latency histogram of a sample, parsed again from the generator's output.
+
+        The method `samples` parses it and must be called first. The result is None if it found no such histogram.
 
         Args:
             sample: The sample.

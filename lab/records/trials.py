@@ -60,13 +60,15 @@ class TargetTrial(Record):
 
     @property
     def place(self) -> str:
-        """The path of the file with this trial, relative to the top of the checkout."""
+        """The path of the file with this trial of a target, relative to the top of the checkout."""
         return f"{TOP}/{self.target}.json"
 
 
 @cache
 def read_trials() -> Mapping[str, TargetTrial]:
-    """Return the committed trials by the name of the target (place to run systems), with present names of variants.
+    """Return name of a target (place to run systems) → the committed trial of what it supports.
+
+    A trial finds out which variants and sweeps (lists of loads) work on a target. Variants have their present names.
 
     Raises:
         UsageError: A file is damaged.
@@ -85,7 +87,7 @@ def read_trials() -> Mapping[str, TargetTrial]:
 
 
 def write_trial(trial: TargetTrial) -> Path:
-    """Write a trial into its file in data/trials, and return the path of the file."""
+    """Write the trial of a target (which variants and sweeps it supports) into its file in data/trials; return the path."""
     path = FOLDER / f"{trial.target}.json"
     with writing(path):
         FOLDER.mkdir(exist_ok=True)

@@ -38,7 +38,7 @@ class RunResult:
 
     @cached_property
     def summaries(self) -> tuple[Summary, Summary]:
-        """(summary of the run's steady loads, summary of its disrupted loads)."""
+        """Two summaries of the run: of its steady loads, and of its disrupted loads."""
         samples, seconds = self.run.samples(), make_totals_reader(self.run)
         defaults = tuple(list_notes_on_defaults(self.run))
         summaries = (
@@ -50,9 +50,9 @@ class RunResult:
 
     @cached_property
     def levels(self) -> list[VarianceComponents]:
-        """The variance components of each variant and load that was measured on several worker generations.
+        """The variance components (how much repeats, reloads and restarts vary) of each variant and load, if they were measured.
 
-        A worker generation is the worker processes between two reloads.
+        They are measured on several worker generations (the worker processes between two reloads).
         """
         return compute_variance_components(self.run.record, self.run.samples())
 
@@ -66,21 +66,20 @@ class RunResult:
 
     @property
     def told(self) -> list[Summary]:
-        """The summaries to show: those that have rows. If neither has any, it is the summary of steady loads."""
+        """The summaries of the run's steady and of its disrupted loads, without those that have no rows. If neither has any, it is the first."""
         steady, disturbed = self.summaries
         return [steady] * (bool(steady.rows) or not disturbed.rows) + [disturbed] * bool(disturbed.rows)
 
     @property
     def complete(self) -> bool:
-        """True if both summaries have all samples that their verdicts need."""
+        """True if the run has all samples that the verdicts on its variants need."""
         return all(summary.complete for summary in self.summaries)
 
     @property
     def missing(self) -> str:
-        """The samples that are missing for the verdicts, in words, with the most frequent reason; empty if none is missing.
+        """The samples of the run that its verdicts need but that are missing, in words, with the most frequent reason; empty if none is.
 
-        If any is missing, a run that was just measured ends with this text on stderr, as part of its last line, and with
-        exit status 1.
+        If any is missing, the verb that measures the run prints this text in its last line on stderr, and its exit status is 1.
         """
         cells = [
             (row, cell)
@@ -135,9 +134,9 @@ class RunResult:
         yield from gauges.variance_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
-        """Return all tables of the run, without the sentences of its page. For a search for the knee, it is the page of the search.
+        """Return all tables of the run, without the sentences of its page. For a search for the knee, return the page of the search.
 
-        The knee is the highest rate within the latency bound.
+        The knee is the highest rate that a variant serves within the latency bound.
         """
         if self.run.record.knee is not None:
             return [knee.page(build_report(self.run))]

@@ -109,7 +109,7 @@ def render_terminal(parts: Sequence[Part], limit: int | None = None) -> list[Tex
 
     Args:
         parts: The parts.
-        limit: The maximum number of columns, which tables with a narrow layout keep to. None: any number.
+        limit: The maximum number of columns. A table without a narrow layout may be wider. None: any number.
 
     """
     return [line for line, _ in _yield_lines(parts, limit)]

@@ -86,8 +86,8 @@ def estimate_over_boots(effects: Sequence[float], errors: Sequence[float], confi
 def estimate_between_variance(effects: Floats, variances: Floats) -> float:
     """Return Paule and Mandel's estimate of the variance between boots (tau²), at which the weighted mean square is 1.
 
-    The result is 0 if the effects differ no more than their errors explain. If an error is 0, it is a tiny positive
-    number instead.
+    The result is 0 if the effects differ no more than their errors explain. An error of 0 is replaced by a tiny
+    positive number.
 
     Args:
         effects: The effect on each boot.

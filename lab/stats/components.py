@@ -23,7 +23,7 @@ class Component:
     A worker generation is the worker processes between two reloads; a bring-up is one start of the system.
 
     Attributes:
-        sd: The standard deviation; 0 if the means differ less than the components below explain.
+        sd: The standard deviation; 0 if the means differ less than the variation at the lower levels explains.
         low: The lower end of the confidence interval of `sd`.
         high: The upper end of the confidence interval of `sd`.
         degrees: The degrees of freedom of the component's mean square.
@@ -38,7 +38,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The variance components of repeats within worker generations within bring-ups, and the mean of all values.
+    """How much values vary between repeats, between worker generations and between bring-ups, and the mean of all values.
 
     A worker generation is the worker processes between two reloads; a bring-up is one start of the system.
 
@@ -60,7 +60,7 @@ def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Comp
     """Estimate the variance components of a balanced nested design, with their confidence intervals.
 
     The design is repeats within worker generations (the worker processes between two reloads) within bring-ups (starts
-    of a system). If nothing is repeated below a component, the component includes the variation of those below.
+    of a system). If nothing was repeated at a lower level, a component includes the variation of that level.
 
     The lowest component that is repeated has the exact χ² interval. The components above have the modified large-sample
     limits for a difference of mean squares, and limits below 0 become 0. (Ting, Burdick, Graybill, Jeyaratnam & Lu
@@ -94,7 +94,7 @@ def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Comp
 def _estimate_component(
     mean_square: tuple[float, int], lower_square: tuple[float, int] | None, size: int, confidence: float
 ) -> Component:
-    """Compute one variance component from its mean square and that of the next component below.
+    """Compute one variance component (how much values vary at one level) from its mean square and that of the level below.
 
     Args:
         mean_square: (mean square of the component, its degrees of freedom).

@@ -125,9 +125,9 @@ SearchStep = NextTrial | KneeFound | KneeNotFound
 
 
 def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> SearchStep:
-    """Return the next step of a search for the knee: the rate to try next, or the end of the search.
+    """Return the next step of a search for the knee (highest rate within the latency bound): a rate to try, or the end.
 
-    A trial that this search would not have requested, such as one of a resumed run, still counts by its verdict.
+    A trial that this search would not have requested, such as one of a resumed run, is used all the same.
 
     Args:
         search: The settings of the search.
@@ -143,7 +143,9 @@ def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> Sear
 def simulate_search(
     search: KneeSearchSettings, verdict_at: Callable[[int], Verdict]
 ) -> tuple[SearchStep, list[KneeTrial]]:
-    """Run a search for the knee on a simulated system, and return the search's last step and its trials.
+    """Run a search for the knee (highest rate within the latency bound) on a simulated system.
+
+    The result is the end of the search, and the trials of rates that led to it.
 
     Args:
         search: The settings of the search.
@@ -214,7 +216,7 @@ class _State:
         return step
 
     def _choose_step(self, low: int | None, high: int | None) -> SearchStep:
-        """Return the step of the search that follows from the rates that have a verdict.
+        """Return the next step of the search, given the rates that are known to pass or fail.
 
         Args:
             low: The highest rate below `high` that passed; None if none passed.

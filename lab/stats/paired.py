@@ -42,7 +42,7 @@ class Estimate:
     """The estimate of an effect: a log-ratio, or a difference in the unit of the values (from `estimate_difference`).
 
     It is computed from one number per block (repetition). For fewer than six blocks, `low` and `high` are for planning
-    only: show and claim nothing unless `has_interval` is True.
+    only. They must not be shown or used for a decision unless `has_interval` is True.
 
     Attributes:
         effect: The mean over the blocks.
@@ -90,7 +90,7 @@ class Estimate:
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
-        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks."""
+        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks (repetitions)."""
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 
@@ -121,10 +121,10 @@ def estimate_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confide
     The method is that of `estimate_ratio`, with differences instead of log-ratios. If every block (repetition) has the
     same difference, the interval has no width, and a note reports that.
 
-    If only one of the two sides waits, the differences are skewed, and the interval covers less often than it promises.
-    For an exponential wait it covers 89 times in 100 for six to ten blocks, and 93 times from 30 on. Nearly all values
-    that it misses are larger. The mean is estimated nevertheless: the median of an event in fewer than half of the
-    blocks is always 0. Two equal arms have no skew, so the skew causes no false claims.
+    If one side has random waits and the other has none, the differences are skewed, and a 95 % interval contains the
+    true mean less often. With exponential waits it does so 89 times in 100 for six to ten blocks, and 93 times from 30
+    on. The means that it misses are nearly always larger. The mean is used nevertheless, because the median of an event
+    in fewer than half of the blocks is always 0. Two equal arms have no skew, so it causes no false decisions.
 
     Args:
         variant: One finite number per block, shape (n,).
@@ -162,7 +162,7 @@ def _estimate(differences: Floats, confidence: float) -> Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The average of one arm's values in their own unit, with its interval.
+    """The average of one variant's values in their own unit, with its interval.
 
     Attributes:
         value: The geometric mean (from `estimate_geometric_mean`) or the median (from `estimate_median`) of the blocks
@@ -203,13 +203,13 @@ def compute_welch_p(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None
 
 
 def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """Return the geometric mean of an arm's blocks with its t-interval, both computed on logarithms.
+    """Return the geometric mean of a variant's blocks (repetitions) with its t-interval, both computed on logarithms.
 
-    As in `estimate_ratio`, the noise is assumed to be multiplicative. The result describes one arm; to compare two
-    arms, use `estimate_ratio`, which pairs their blocks.
+    As in `estimate_ratio`, the noise is assumed to be multiplicative. The result describes one variant; to compare two
+    variants, use `estimate_ratio`, which compares them block by block.
 
     Args:
-        values: One positive, finite number per block (repetition), shape (n,), n ≥ 1.
+        values: One positive, finite number per block, shape (n,), n ≥ 1.
         confidence: The coverage of the interval, as a fraction.
 
     Raises:
@@ -225,7 +225,7 @@ def estimate_geometric_mean(values: npt.ArrayLike, confidence: float = 0.95) -> 
 
 
 def estimate_median(values: npt.ArrayLike, confidence: float = 0.95) -> Level:
-    """Return the median of an arm's blocks (repetitions) with an interval from order statistics.
+    """Return the median of a variant's blocks (repetitions) with an interval from order statistics.
 
     The order statistics are (x_(k), x_(n+1-k)) of the sorted values with the largest k such that P(B ≤ k-1) ≤
     (1-confidence)/2 for B ~ Bin(n, ½). They cover with `confidence` or more for any noise (Thompson 1936; Hollander &
@@ -281,7 +281,7 @@ def estimate_hodges_lehmann(
 
 
 def select_median_and_ends(ordered: Floats, k: int) -> tuple[float, float | None, float | None]:
-    """Return the median of ascending values, the k-th value, and the k-th value from the end.
+    """Return the median of sorted values, the k-th smallest value, and the k-th largest value.
 
     Args:
         ordered: The values in ascending order.

@@ -41,7 +41,7 @@ def compute_planned_sd(sd: float, blocks: int, assurance: float = ASSURANCE) -> 
 
 
 def compute_mde(sd: float, blocks: int, level: float = 0.05, power: float = 0.9) -> float | None:
-    """Return the minimum detectable effect: the smallest effect whose sign a run claims with probability `power`.
+    """Return the minimum detectable effect: the smallest effect that a run finds significant with probability `power`.
 
     The power of the paired t-test follows from the noncentral t distribution. The effect is δ·sd/√n for the δ at which
     P(T(n-1, δ) > t(1-level/2)) = power (Owen 1965, Biometrika 52:437). The contribution of the other tail is
@@ -50,9 +50,9 @@ def compute_mde(sd: float, blocks: int, level: float = 0.05, power: float = 0.9)
     Args:
         sd: The standard deviation of one block's (repetition's) log-ratio.
         blocks: The number of blocks.
-        level: The p-value at which a sign is claimed. For a family of tests this is Holm's first step, 0.05 divided by
-            its size.
-        power: The probability that the sign is claimed.
+        level: The significance level. For several tests together, this is 0.05 divided by their number, the first step
+            of Holm's method.
+        power: The probability that the effect is significant with the right sign.
 
     Returns:
         The effect as a fraction (0.06 = 6 %); None for fewer than six blocks.
@@ -79,8 +79,8 @@ def compute_mde_from_pilot(
         sd: The standard deviation of one block's (repetition's) log-ratio in the pilot.
         pilot_blocks: The number of blocks from which `sd` was computed, two or more.
         blocks: The number of blocks of the planned run.
-        level: The p-value at which a sign is claimed, as in `compute_mde`.
-        power: The probability that the sign is claimed.
+        level: The significance level, as in `compute_mde`.
+        power: The probability that the effect is significant with the right sign.
 
     Returns:
         The effect as a fraction (0.06 = 6 %); None for fewer than six blocks.
@@ -100,8 +100,8 @@ def count_blocks_for_effect(
         sd_log_ratio: The standard deviation of one block's log-ratio.
         pilot_blocks: The number of blocks from which the standard deviation was computed, two or more.
         effect: The effect as a fraction above 0: 0.05 is 5 % more.
-        level: The p-value at which a sign is claimed, as in `compute_mde`.
-        power: The probability that the sign is claimed.
+        level: The significance level, as in `compute_mde`.
+        power: The probability that the effect is significant with the right sign.
 
     Returns:
         The number of blocks, at least six.
@@ -121,8 +121,8 @@ def count_blocks_to_detect(
         sd: The standard deviation of one block's effect.
         pilot_blocks: The number of blocks from which `sd` was computed, two or more.
         distance: The distance of the effect from 0, above 0, in the unit of `sd`.
-        level: The p-value at which a sign is claimed, as in `compute_mde`.
-        power: The probability that the sign is claimed.
+        level: The significance level, as in `compute_mde`.
+        power: The probability that the effect is significant with the right sign.
 
     """
     planned, low, high = compute_planned_sd(sd, pilot_blocks), stats.MIN_BLOCKS, MAX_BLOCKS
@@ -135,7 +135,7 @@ def count_blocks_to_detect(
 def count_blocks_to_exclude(
     half_width: float, blocks: int, distance: float, confidence: float = 0.95, power: float = 0.9
 ) -> int | None:
-    """Return the fewest blocks (repetitions) whose interval excludes a bound at a distance from the truth.
+    """Return the fewest blocks (repetitions) whose interval excludes a bound that lies a given distance from the true value.
 
     An interval that excludes a bound is a t-test against that bound (`count_blocks_to_detect`). For a median, whose
     interval is wider, the number is approximate.
@@ -144,7 +144,7 @@ def count_blocks_to_exclude(
         half_width: The half-width, 0 or more, of the interval from an earlier run, in the unit of `distance` (for
             ratios: logarithms).
         blocks: The number of blocks of that earlier run, two or more.
-        distance: The distance between the bound and the truth, above 0.
+        distance: The distance between the bound and the true value, above 0.
         confidence: The coverage of the interval, as a fraction.
         power: The probability that the bound is excluded.
 

@@ -58,7 +58,7 @@ class Shift:
 
 
 def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1) -> Shift | None:
-    """Find the lasting change of a series: all values after it differ from all values before it by a factor; None without.
+    """Find the lasting change of a series, after which all values differ from all earlier ones by a factor; None without any.
 
     Among several candidates, the one with the shortest transition is returned, and among equal ones that with the
     largest ratio.
@@ -140,10 +140,10 @@ def find_change(
 
     Args:
         seconds: The seconds of the sample.
-        judge_rate: True if the rate depends only on the system. That is a closed loop whose system was not interleaved
-            with another one.
+        judge_rate: True to examine the rate, too. That makes sense if the rate depends only on the system: in a closed
+            loop that did not alternate with the load of another system.
         least_work: The least work per second. Seconds with less have no usable CPU time per unit of work. If all
-            seconds have less, no change of the rate counts.
+            seconds have less, no change of the rate is reported.
         start_up: The seconds that a load takes to begin. A change must come after them.
 
     Returns:

@@ -8,7 +8,7 @@ from lab.stats.histogram import LIMIT_US, UNIT_S
 
 
 def format_blocks(count: int) -> str:
-    """Return a number of blocks as text: 1 block, 6 blocks."""
+    """Return a number of blocks (repetitions) as text: 1 block, 6 blocks."""
     return f"{count} block" if count == 1 else f"{count} blocks"
 
 
@@ -77,7 +77,7 @@ def format_three_digits(value_s: float | None, scale: float) -> str:
     """Return a latency times `scale` with three significant digits: 0.361, 3.61, 1,234; – for None.
 
     From 100 on it is a whole number. A latency at the end of the histogram's range (120 s) gets a ≥, because longer
-    ones count there, too.
+    ones are recorded as this one.
 
     Args:
         value_s: The latency in seconds.

@@ -61,7 +61,7 @@ def estimate_unpaired_ratio(variant: npt.ArrayLike, baseline: npt.ArrayLike, con
 
 
 def estimate_unpaired_difference(variant: npt.ArrayLike, baseline: npt.ArrayLike, confidence: float = 0.95) -> Estimate:
-    """Estimate the difference variant − baseline in the values' own unit, without pairing their blocks.
+    """Estimate the difference variant − baseline in the values' own unit, without pairing their blocks (repetitions).
 
     The method, arguments and fields are those of `estimate_unpaired_ratio`, with differences instead of log-ratios. It
     is for counts and times that may be 0. If most values are equal, the interval covers more often than it promises. If

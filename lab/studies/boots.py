@@ -57,7 +57,7 @@ class StepOverBoots:
         point: The name of the load point.
         effects: One effect for each boot on which it was measured; that of the first run comes first.
         over: The mean of the effects, with its interval over boots; None for one boot.
-        lost: For each further boot that does not count, the reason.
+        lost: For each further boot whose run cannot be used, the reason.
 
     """
 
@@ -68,14 +68,14 @@ class StepOverBoots:
 
     @property
     def boots(self) -> int:
-        """The number of boots of the machine that have an effect of this arm at this point."""
+        """The number of boots (starts of the machine) on which the effect of the arm (variant of a run) was measured."""
         return len(self.effects)
 
     @property
     def text(self) -> str:
-        """The boots in words: `one boot`, or `over three boots`, the mean effect, and each boot's effect in brackets.
+        """The boots of the machine on which an effect was measured, in words: `one boot`, or `over three boots` with the effects.
 
-        Reasons why further boots do not count follow at the end.
+        These are the mean effect, and in brackets the effect on each boot. For boots whose runs cannot be used, the reasons follow.
         """
         lost = "".join(f"; {reason}" for reason in self.lost)
         if self.over is None:
@@ -87,11 +87,11 @@ class StepOverBoots:
 
     @property
     def agree(self) -> bool:
-        """True if further boots of the machine support the first boot's decision about an effect, or there are none.
+        """True if later boots of the machine support the decision about an effect on the first boot, or if there were no later ones.
 
-        From three boots on, the interval over boots must fit that decision. For a better or worse step this interval must not contain 0 (no
-        difference). For any other step it must lie within the equivalence margin. With two boots, the range of the two effects takes the
-        interval's place.
+        From three boots on, the 95 % interval of the effect's mean over boots is compared with that decision. If the decision is better or
+        worse, the interval must not contain 0 (no difference). Otherwise it must lie within the equivalence margin (differences too small
+        to matter). With two boots, the range of the two effects takes the interval's place.
         """
         if self.over is None:
             return True
@@ -106,7 +106,7 @@ class StepOverBoots:
 def compute_step_over_boots(
     first: Evidence, further: Sequence[Evidence | Damaged], arm: str, point: str
 ) -> StepOverBoots:
-    """Return an arm's effect at a load point on each boot of the machine, and the mean effect over the boots.
+    """Return the effect of an arm (variant of a run) at a load point on each boot of the machine, and the mean over the boots.
 
     The effect compares the arm with its baseline in the primary metric (the metric that decides). The first run may have no estimate of the
     effect: its samples are not steady, or its values fall into two clusters. The result then has this run's effect alone, without a mean.
@@ -114,7 +114,7 @@ def compute_step_over_boots(
     Args:
         first: The run of a reference (a committed measurement) on the first boot.
         further: The runs of the same reference on other boots of the machine.
-        arm: The name of the arm (one variant of the run).
+        arm: The name of the arm.
         point: The load point's name.
 
     Raises:
@@ -141,13 +141,13 @@ def compute_step_over_boots(
 
 
 def find_deciding_effect(run: Evidence, arm: str, point: str, metric: str = "") -> Effect | None:
-    """Return the effect of an arm at a load point in the primary metric; None where the run has no such effect.
+    """Return the effect of an arm (variant of a run) at a load point in the primary metric; None if the run does not have it.
 
-    Of several effects, the first one that the run has judged is returned. Without a judged one, it is the first of all.
+    If there are several, it is the first one about which the run has decided, or else the first of all.
 
     Args:
         run: The run.
-        arm: The name of the arm (one variant of the run).
+        arm: The name of the arm.
         point: The load point's name.
         metric: Another metric to use in place of the primary one; empty: the primary one.
 
@@ -198,7 +198,7 @@ class BootTask:
 
 
 def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: str, reason: str, arm: str, points: Sequence[str], further_arms: Sequence[str] = (), blocks: int | None = None) -> BootTask:  # fmt: skip
-    """Return the task of measuring one arm of a reference (a committed run) on another boot, at some of its load points.
+    """Return the task of measuring one arm (variant) of a reference (a committed run) again on another boot of the machine.
 
     The arm's baseline and the A/A twin (the baseline a second time) are measured with the arm.
 
@@ -235,7 +235,7 @@ def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: s
 def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
     """Return a run's record with only some of its arms (variants of the run) and load points.
 
-    The baselines of these arms stay, as do the A/A twins (a baseline measured a second time) and the control runs of the points.
+    The baselines of these arms stay, too. So do their A/A twins (a baseline measured a second time) and the control runs of these points.
 
     Args:
         record: The run's record.
@@ -268,10 +268,10 @@ def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> Run
 
 
 def compute_distance_to_bound(part: MeasuredTest) -> float | None:
-    """Return the distance from a test's measured value to the nearest bound of the test, as a share of that value.
+    """Return how far the measured value of a claim's test is from the nearest bound of the test, as a share of the value.
 
-    A bound that only asks for a direction (a ratio of 1, a difference of 0) does not count. Without another bound the result is None, as it
-    is for a test that is undecided.
+    A bound that only asks for a direction (a ratio of 1, a difference of 0) is ignored. The result is None if there is no other bound, or
+    if the test is undecided.
     """
     test = part.test
     neutral = 1.0 if test.ratio_to is not None else 0.0
@@ -284,10 +284,10 @@ def compute_distance_to_bound(part: MeasuredTest) -> float | None:
 
 
 def list_claim_tasks(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootTask]:  # fmt: skip
-    """Return the measurements to make on another boot for claims that could turn out differently there.
+    """Return the measurements to make on another boot of the machine, for claims that could turn out differently there.
 
     Such a claim was decided on fewer than three boots, and a bound of its rule is near the measured value. A bound that only asks for a
-    direction (a ratio of 1, a difference of 0) does not count. There is one task per claim and run, for the test with the nearest bound.
+    direction (a ratio of 1, a difference of 0) is ignored. There is one task per claim and run, for the test with the nearest bound.
 
     Args:
         verdicts: The verdicts of the claims.
@@ -338,7 +338,7 @@ LENGTHS_ARM = "ingress-nginx+extra-work-80"
 
 
 def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
-    """Return a table of what a known extra work costs in samples of 2 s and of 4 s, with a row for each boot of the machine.
+    """Return a table that compares the cost of a known extra work in samples of 2 s and of 4 s, with a row for each boot of the machine.
 
     A sentence below the table compares the two: by how much the cost differs between the lengths, and by how much between boots. If no
     committed run has measured the cost, the page is one sentence with the command that measures it.

@@ -90,7 +90,7 @@ class TargetEffect:
 
     @property
     def seconds(self) -> Interval:
-        """The effect of a knob in CPU seconds per request, as (value, lower end, upper end).
+        """The effect of a knob (one setting) in CPU seconds per request, as (value, lower end, upper end).
 
         The interval is widened by the uncertainty of the baseline's cost.
         """
@@ -122,7 +122,7 @@ class TransferLine:
     why: Mapping[str, str]
 
     def seconds(self, target: str) -> Comparison:
-        """Compare the knob's effect in seconds on a target with that on `local`.
+        """Compare the effect of the knob (setting) on a target with its effect on the target `local`, in CPU seconds per request.
 
         The result is `same` (equivalent), `other` (different) or `open` (inconclusive).
         """
@@ -132,14 +132,17 @@ class TransferLine:
         )
 
     def shares(self, target: str) -> Comparison:
-        """Compare the knob's effect as a share of the cost on a target with that on `local`: `same`, `other` or `open`."""
+        """Compare the knob's effect on a target with its effect on the target `local`, each as a share of a request's CPU cost there.
+
+        The result is `same` (equivalent), `other` (different) or `open` (inconclusive).
+        """
         return _compare(
             self.shown[target].cost.change, self.shown[DEFAULT_TARGET].cost.change, to_log_margin(EQUIVALENCE_MARGIN)
         )
 
 
 def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparison:
-    """Return how a knob's effect on a target compares with its effect on `local`.
+    """Return how the effect of a knob (setting) on a target compares with its effect on the target `local`.
 
     The result is `same` if the difference's interval lies within the margin, `other` if that interval excludes 0, and otherwise `open`.
 
@@ -158,7 +161,7 @@ def _compare(on_target: Interval, on_local: Interval, margin: float) -> Comparis
 def list_transfers(runs: Sequence[Evidence]) -> list[TransferLine]:
     """Return the effects of every knob (one setting) that committed runs measured on two targets or more at the same load.
 
-    An effect counts only where the variant with the knob and its baseline were measured as a pair (at once).
+    Only effects are used for which the variant with the knob and its baseline were measured as a pair (at once).
 
     Args:
         runs: The committed runs.
@@ -239,13 +242,13 @@ def _estimate_doubt(row: SummaryRow) -> float:
 
 
 def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
-    """Yield one sentence per target and place of cost: how well the effects on `local` predict those on the target.
+    """Yield one sentence per target and place of cost: how well effects that were measured on `local` predict those on the target.
 
-    The effect of a knob (one setting) has two forms: time per request, and share of a request's cost. For each form the sentence counts the
-    knobs whose effect on the target is equivalent to that on `local`, different, or inconclusive. A form's score is the number of
-    equivalent knobs minus the number of different ones; of equal scores, the one with fewer different knobs is better. The sentence ends
-    with the form of the better score. It ends with "neither" if that score is 0 or less, and leaves the question open if both forms are
-    equally good.
+    The effect of a knob (one setting) has two forms: CPU time per request, and share of a request's CPU cost. For each form, the sentence
+    counts the knobs whose effect on the target is equivalent to that on `local`, different, or inconclusive. At its end the sentence names
+    the form that predicts better. This is the one with the higher score: the number of equivalent knobs minus the number of different ones.
+    If the scores are equal, it is the one with fewer different knobs. If both forms are equally good, it leaves the question open.
+    Otherwise, if the better score is 0 or less, it ends with "neither".
 
     Args:
         lines: The effects of each knob on all targets.
@@ -298,7 +301,7 @@ def _select_shared(lines: Sequence[TransferLine], target: str, kind: Kind = "pro
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDifference:
-    """A knob (one setting) whose effect on a target differs in time from that on `local`, with an explanation.
+    """A knob (one setting) whose effect on CPU time differs between a target and `local`, with an explanation.
 
     Attributes:
         variant: The variant with the knob.
@@ -317,14 +320,14 @@ class ExplainedDifference:
 
     @property
     def fits(self) -> bool:
-        """True if the explanation predicts the knob's effect, so that the interval of measured minus predicted contains 0."""
+        """True if the explanation predicts the effect of the knob (setting): the interval of the measured minus the predicted effect contains 0."""
         if self.predicted is None:
             return False
         gap, half = subtract_intervals(self.measured, self.predicted)
         return abs(gap) <= half
 
     def text(self, interval: Interval) -> str:
-        """Return one of the two effects as text with its interval, in per cent if the effects are shares, and otherwise in µs.
+        """Return the measured or the predicted effect as text with its interval, in per cent (for shares of a cost) or in µs.
 
         Args:
             interval: The effect to print: `measured` or `predicted`.
@@ -339,7 +342,7 @@ class ExplainedDifference:
 def explain_differences(
     lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str
 ) -> list[ExplainedDifference]:
-    """Return each knob (one setting) whose effect in time on a target differs from that on `local`, with an explanation.
+    """Return each knob (one setting) whose effect on CPU time differs between a target and `local`, with an explanation.
 
     Only knobs whose cost lies in the proxy's process are compared.
 
@@ -361,8 +364,8 @@ def _explain(
     """Return a knob's effect on a target, with an explanation why it differs from the knob's effect on `local`.
 
     Where CAUSES names steps of the ladder (a chain of variants from plain nginx to the controller) for the knob, these steps explain the
-    effect. Otherwise the prediction is the effect on `local`, multiplied by a ratio: the cost of a known extra work (KNOWN_WORK) on the
-    target to its cost on `local`.
+    effect. Otherwise the prediction is the effect on `local`, multiplied by how many times as much a known extra work (KNOWN_WORK) costs on
+    the target as on `local`.
 
     Args:
         line: The effects of the knob (one setting) on all targets.
@@ -426,14 +429,14 @@ def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evide
 
 
 def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
-    """Yield each knob (one setting) for which it is open whether its time on a target is that on `local`.
+    """Yield each knob (one setting) for which the runs leave open whether it costs as much CPU time on a target as on `local`.
 
     Only knobs whose cost lies in the proxy's process are listed.
 
     Yields:
-        (variant, measured blocks, needed blocks, whether `local` is too uncertain). The blocks (repetitions) are those on the target. The
-        needed number would decide the comparison nine times in ten, if both effects are what they were measured to be. It is None if no
-        number of blocks or only more than MAX_BLOCKS would. The last value is true if `local`'s interval alone is too wide for a decision.
+        (variant, measured blocks, needed blocks, whether `local` is too uncertain). The blocks (repetitions) are those on the target. With
+        the needed number, nine of ten such comparisons would be decided, if the true effects are the measured ones. It is None if even
+        MAX_BLOCKS blocks would not be enough. The last value is true if `local`'s interval alone is too wide for a decision.
 
     """
     for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
@@ -453,8 +456,9 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
 def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[Part]:
     """Return a table of the effects of knobs (single settings) on each target, and sentences that sum it up.
 
-    There is a sentence for each place where a cost can lie and each target but `local`, where knobs were measured on both. Without `lines`,
-    the result is one sentence on how to measure some. Links in the table are relative to the top of the checkout.
+    There is a sentence for each target that has knobs in common with `local`, and for each place of cost (the proxy's process, or shared
+    resources). Without `lines`, the result is one sentence on how to measure some. Links in the table are relative to the top of the
+    checkout.
 
     Args:
         lines: The knobs that were measured on several targets.
@@ -501,8 +505,8 @@ def _make_cell(effect: TargetEffect) -> TableCell:
 def _explain_target(lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
     """Yield the tables that explain the differences between a target and `local`.
 
-    The first table explains each knob (one setting) with another effect on the target. The second one lists the inconclusive knobs, with
-    the number of blocks (repetitions) that would decide each. A table without rows is left out.
+    The first table explains each knob (one setting) whose effect on the target differs. The second one lists the knobs for which this is
+    inconclusive, with the number of blocks (repetitions) that would decide each. A table without rows is left out.
 
     Args:
         lines: The knobs that were measured on several targets.

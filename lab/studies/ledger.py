@@ -67,7 +67,7 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer by our runs occurs: `102 claims: 12 reproduced (of 9 measurements), …`.
+    """Return in words how often each answer to the claims by our runs occurs: `102 claims: 12 reproduced (of 9 measurements), …`.
 
     Claims that rest on the same measured number count as one measurement.
     """
@@ -81,7 +81,7 @@ def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
 
 
 def group_by_measurement(verdicts: Iterable[ClaimVerdict]) -> list[list[ClaimVerdict]]:
-    """Group verdicts by measurement: two verdicts that rest on the same measured number are in one group.
+    """Group verdicts on claims by measurement: two verdicts that rest on the same measured number are in one group.
 
     Verdicts that rest on no measured number are left out.
     """
@@ -104,7 +104,7 @@ def _count_answers(answers: Sequence[str], order: Iterable[str]) -> str:
 
 
 def sentences(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return the verdicts as a Markdown list with one line per claim; a claim that has no rule yet is left out."""
+    """Return the verdicts as a Markdown list with one line per claim. A claim without a rule (by which runs judge it) is left out."""
     lines: list[str] = []
     for verdict in drop_unjudged(verdicts):
         head = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
@@ -144,7 +144,7 @@ def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdic
 def write_answer(verdicts: Sequence[ClaimVerdict], *ids: str) -> str:
     """Return the paragraph for the head of a notebook, in Markdown: the results of some claims, then the counts of all verdicts.
 
-    Each claim is followed by the measured number that decides it. If there is none, the reason follows.
+    Each claim is followed by the measured number that decides it, or by the reason why there is none.
 
     Args:
         verdicts: The verdicts of all claims of the notebook.
@@ -182,7 +182,7 @@ def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
 
 
 def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), linked: bool = False) -> list[Part]:
-    """Return the ledger: a table with a row per claim, and notes below it.
+    """Return the ledger: a table with a row per claim (a published sentence) and its verdict, and notes below it.
 
     The notes list the claims without a rule, the counts of the answers, how each kind of claim is judged, and the checks.
 

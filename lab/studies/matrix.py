@@ -35,7 +35,7 @@ HOLDS = "holds"
 
 @dataclass(frozen=True, slots=True)
 class MatrixCell:
-    """The state of one row of the matrix on one target: what committed runs and trials have shown there.
+    """One cell of the matrix of rows and targets: what committed runs and trials have shown about the row on this target.
 
     A row is about a published parameter, a published load or a sweep (a named list of load points). A trial brings up variants and checks
     sweeps on a target, without measuring.
@@ -43,7 +43,7 @@ class MatrixCell:
     Attributes:
         kind: `measured`: a committed run measured it. `works`: a variant with it came up in a trial, and its settings were read back.
             `accepted`: a trial accepted the sweep, but no run has used it. `not possible`: it cannot be done on this target. `not shown`:
-            nothing has shown either.
+            neither a run nor a trial has shown that it works, or that it is not possible.
         said: The evidence in words.
         where: The path of the evidence, from the top of the checkout.
 
@@ -61,8 +61,8 @@ class MatrixLine:
     Attributes:
         study: The study's key; for a sweep, the keys of all its studies.
         name: The name of the parameter, published load or sweep.
-        by: What has it in the lab: the names of knobs for a parameter, of sweeps for a load, and of variants for a sweep. If nothing has
-            it, or something other than a knob, a sentence about it.
+        by: How the lab covers the subject of the row: the names of knobs (settings) for a parameter, of sweeps for a load, or of variants
+            for a sweep. If nothing covers it, or something other than these, a sentence about it.
         cells: Target → the state there.
 
     """
@@ -157,15 +157,15 @@ def map_study_sweeps() -> Mapping[str, Sequence[str]]:
 
 @cache
 def _map_knobs() -> Mapping[str, Sequence[str]]:
-    """Return knob → the published parameters that it sets, as STUDY/PARAMETER; a knob that sets none is left out."""
+    """Return knob (setting) → the published parameters that it sets, as STUDY/PARAMETER; a knob that sets none is left out."""
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
 def list_untried_knobs(tried: Mapping[str, TrialResult]) -> list[str]:
-    """Return the variants that are still to be tried, so that every knob for a published parameter has come up in a trial.
+    """Return the variants that are still to be tried, so that every knob for a published parameter has come up once.
 
-    Each variant is a root with a single knob (one setting), named `ROOT+KNOB`. A trial of a variant with several knobs shows nothing about
-    the knob if it failed.
+    Each variant is a root with a single knob (one setting), named `ROOT+KNOB`. If a trial of a variant with several knobs failed, it shows
+    nothing about a single one of them.
 
     Args:
         tried: Variant → the result of its trial.
@@ -271,7 +271,8 @@ def _make_load_line(study: str, name: str, file: StudyFile) -> MatrixLine:
 def find_cell_of_variants(target: str, variants: Collection[str]) -> MatrixCell:
     """Return whether a target has measured or at least brought up any of these variants, with the evidence.
 
-    A committed run counts more than a trial. Of several failed trials, that of the variant with the fewest knobs is the evidence.
+    A trial brings up a variant on a target, without measuring. A committed run is better evidence than a trial. Of several failed trials,
+    that of the variant with the fewest knobs (settings) is taken.
 
     Args:
         target: The target.
@@ -308,7 +309,7 @@ def find_cell_of_sweep(target: str, names: Sequence[str], variants: Collection[s
 
 
 def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> MatrixCell | None:
-    """Return the state `measured` with the target's best run: the one with the most valid samples. None where no run has any.
+    """Return the state `measured` with the target's best run, which is the one with the most valid samples; None where no run has any.
 
     Args:
         target: The target.
@@ -345,7 +346,7 @@ def _explain_trial(tried: TrialResult, place: str) -> MatrixCell:
 def list_shown_variants() -> tuple[str, ...]:
     """Return the names of all variants about which anything can be known: those of the manifests, of runs and of trials.
 
-    Runs and trials may name combinations that have no manifest of their own, such as `ROOT+KNOB`.
+    Runs and trials (attempts to bring a variant up) may name combinations that have no manifest of their own, such as `ROOT+KNOB`.
     """
     names = [name for run in read_runs() for name in run.variants]
     names += [name for trial in trials.read_trials().values() for name in trial.variants]

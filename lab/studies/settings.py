@@ -57,7 +57,7 @@ def read_settings() -> list[Setting]:
 
 
 def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict]) -> list[Setting]:
-    """Return an entry for every setting: the knobs of the manifests, and combinations of knobs that runs measured at once.
+    """Return an entry for every setting: each knob of the manifests, and each combination of knobs that a run measured together.
 
     An entry has what committed runs show of the setting on each target, and what was published about it. Settings are ordered by verdict:
     first better, worse and mixed ones, then equivalent, inconclusive and unmeasured ones.
@@ -79,7 +79,7 @@ def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict])
 
 
 def _rank(steps: Sequence[TuningStep]) -> list[list[TuningStep]]:
-    """Group the tuning steps of a setting, and return the groups in the order of their weight.
+    """Group the tuning steps of a setting, and return the groups with the most important one first.
 
     A tuning step is a variant against its baseline at a load point. The steps of a group differ only in the target: they have the same
     load, metric and baseline. Of several runs on a target, the one with the most blocks (repetitions) is taken.
@@ -179,8 +179,8 @@ def _describe(step: TuningStep) -> dict[str, str]:
 def _conclude(groups: Sequence[Sequence[Mapping[str, str]]]) -> str:
     """Return the verdict on a setting in one word, for example `better` or `depends`; ADVICE has all.
 
-    Only effects against the baseline of the first group count, at any load. Effects on `local` count only if there are no others, since
-    that target runs no controller.
+    The verdict rests on the effects, at any load, against the baseline of the first group. Effects on the target `local` are used only if
+    there are no others, since that target runs no controller.
 
     Args:
         groups: The effects in groups, the most important group first. An effect's `word` is its decision.
@@ -212,7 +212,8 @@ def _concerns(
 ) -> bool:
     """Return whether a claim is about a setting.
 
-    It is if it names the published parameter that the setting's only knob sets, or if its rules judge an arm with the setting.
+    It is about the setting if it names the published parameter that the setting's only knob sets, or if the rules that judge the claim
+    measure an arm with the setting.
 
     Args:
         verdict: The verdict of the claim.

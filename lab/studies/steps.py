@@ -47,7 +47,7 @@ Key = tuple[str, str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class PublishedEffect:
-    """The size of a tuning step's effect, as a claim published it.
+    """The size of the effect of a tuning step (a variant against its baseline), as a claim published it.
 
     Attributes:
         claim: The claim's id.
@@ -116,11 +116,11 @@ class TuningStep:
 
     @property
     def on(self) -> str:
-        """The step's target as words for a title: ` on kind`; empty for `local`, the default target."""
+        """The target of a tuning step (where it was measured) for a title: ` on kind`; empty for `local`, the default target."""
         return "" if self.target == DEFAULT_TARGET else f" on {self.target}"
 
     def gained(self, ratio: float) -> float:
-        """Return a ratio of the step's metric to the baseline in the form of `gain`: a log-ratio, larger is better."""
+        """Convert a ratio (the step's metric to that of the baseline) to the form of `gain`: a log-ratio, where larger is better."""
         return log(ratio) if find_metric(self.metric).better == "more" else -log(ratio)
 
 
@@ -152,12 +152,13 @@ class StepFinding:
         title: The variant's title.
         verdict: The run's verdict about the arm.
         measured: The first part of the verdict's sentence (what was measured), followed by the boots of the machine that it rests on.
-        advice: The second part of that sentence (what to do).
+        advice: The second part of the verdict's sentence (what to do).
         boots: The effect on each boot of the machine that measured it.
         target: The run's target.
         program: The program that ran as the proxy, with its version.
         elsewhere: The same step on other targets: one for each target, load point and metric.
-        kept: The costly defaults that the run did not change of a program that replaces a missing one, in words; empty: none.
+        kept: For a program that ran in place of a missing one: its costly default settings that the run did not change, in words; empty:
+            none.
 
     """
 
@@ -174,7 +175,7 @@ class StepFinding:
 
     @property
     def where(self) -> str:
-        """The target of the finding's run, and the program that ran there: `kind: Envoy Gateway 1.9.1`."""
+        """The target on which a finding was measured, and the program that ran there: `kind: Envoy Gateway 1.9.1`."""
         return f"{self.target}: {self.program}" if self.program else self.target
 
 
@@ -182,7 +183,7 @@ def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Tunin
     """Return all tuning steps (variants against their baselines at a load point), from the best to the worst.
 
     Steps that are better come first, then equivalent and inconclusive ones, then worse ones. Within each group they are sorted by the
-    effect, and effects that are no ratios come last. Variants that differ from their baselines in name only are left out, as are runs that
+    effect, and effects that are no ratios come last. Variants that differ from their baselines in name only are left out. So are runs that
     cannot be summarised.
 
     Args:
@@ -288,7 +289,7 @@ def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
 
 
 def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], place: str) -> StepFinding:
-    """Return the finding: a question with the answer that its run gives.
+    """Return the finding for a question: the answer that the run named in the question gives.
 
     The finding's `elsewhere` has the same variant, baseline, load point and metric on other targets, from the newest run of each target.
 
@@ -339,8 +340,8 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
 def list_boot_tasks(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootTask]:
     """Return what to measure after the machine's next start: first for findings, then for claims.
 
-    A finding needs it as long as it rests on fewer boots than `MIN_BOOTS`. A claim needs it if a bound of its rule is near the measured
-    value, too.
+    A finding needs a measurement as long as it rests on fewer than `MIN_BOOTS` boots (starts of the machine). A claim needs one if, in
+    addition, a bound of its rule is near the measured value.
 
     Args:
         runs: The committed runs.

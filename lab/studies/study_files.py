@@ -62,7 +62,7 @@ class Quick(StrictModel):
 class StudyChange(StrictModel):
     """A `[[changes]]` table: a question of the study about a system that changes during the load.
 
-    A separate run answers it, under a sweep (a list of load points) with a disturbance.
+    A separate run answers it, with a sweep (a list of load points) that disrupts the system.
     """
 
     question: str = Field(min_length=1)

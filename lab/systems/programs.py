@@ -178,9 +178,9 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
 
 @cache
 def provide_own_program(name: str) -> Program:
-    """Return one of the lab's own Go programs (scripts/events, scripts/websocket), after it was built if that is necessary.
+    """Return one of the lab's own Go programs (scripts/events, scripts/websocket), and build it first if necessary.
 
-    It is built if it is missing or its source has changed.
+    A program is built if it is missing or its source has changed.
 
     Raises:
         UsageError: when the program cannot be built.

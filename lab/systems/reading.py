@@ -20,7 +20,10 @@ CLOCK_S = 1.0
 
 
 class ReadingRecord(Check):
-    """A read-back check as a file in `readback/` records it: the check's keys without empty ones, and the result."""
+    """A read-back check (a test whether a setting took effect) and its result, as a file in `readback/` records them.
+
+    The check's empty keys are left out.
+    """
 
     observed: str = Field(description="what the running system has; or `absent`, `unreadable`")
     ok: bool

@@ -26,7 +26,7 @@ SERVES_WITHIN_S = 30.0
 
 
 class WatchedFiles:
-    """The handle (`lab.systems.system.Control`) of a proxy that loads changed files while it runs, by a graceful reload.
+    """The handle (`lab.systems.system.Control`) by which the lab makes a running proxy load changed files, by a graceful reload.
 
     Such a proxy either watches its files, or loads them on a signal. It lets requests in flight end; lighttpd cuts those that take
     longer than 8 s.
@@ -61,8 +61,8 @@ class WatchedFiles:
     def started(self) -> Loading | None:
         """Return the loading of the configuration with which the proxy was started; None until its main process is the proxy.
 
-        A container's main process first is a program that prepares the container, and then becomes the proxy. The time of the loading
-        is known only if this method was also called before that.
+        At first, a container's main process is a program that prepares the container; later it becomes the proxy. The
+        time of the loading is known only if this method was also called before that moment.
         """
         pid = self._process.pid
         if pid is None or read_text_if_readable(f"/proc/{pid}/comm").strip() != self._program[:15]:

@@ -87,7 +87,7 @@ class StandInSetting(Record):
 
 
 class Inequality(Record):
-    """A difference between a stand-in (a program that replaces another one) and the replaced release that no setting removes."""
+    """A difference that no setting removes, between a stand-in (a program that replaces another one) and the replaced release."""
 
     what: str
     why: str
@@ -133,8 +133,9 @@ class StandIn(Record):
     def describe(self, facts: Mapping[str, str]) -> str:
         """Describe in words which program ran in a run, and which release it replaced.
 
-        The table's text for the program may contain names in braces, such as `{nginx}`. Each is replaced by the run's fact of that
-        name, or by the group of that name in the table's expressions for facts (`shown_by`).
+        The table's text for the program may contain names in braces, such as `{nginx}`. Each name is replaced by the
+        text of the group of that name in a regular expression of `shown_by` that matches a fact, or else by the run's
+        fact of that name.
 
         Args:
             facts: the run's facts: name → value.
@@ -298,7 +299,7 @@ def _describe_image(image: str, facts: Mapping[str, str]) -> str:
 
 
 def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
-    """Return a sentence for each setting in which a stand-in kept its own default in a run, at a known cost.
+    """Return a sentence for each setting that a stand-in left at its own default in a run, although this default has a known cost.
 
     A stand-in is a program that runs on some targets instead of the one that a variant names. `list_kept_defaults` finds these
     settings.
@@ -319,10 +320,11 @@ def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Map
 def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> list[tuple[StandIn, StandInSetting, list[str]]]:
-    """Return the settings in which a stand-in kept its own default in a run, at a known cost.
+    """Return the settings that a stand-in left at its own default in a run, although this default has a known cost.
 
-    A stand-in is a program that runs on some targets instead of the one that a variant names. Its default may cost CPU that the
-    replaced release would not need. A setting counts if that cost is known and the manifests did not set it.
+    A stand-in is a program that runs on some targets instead of the one that a variant names. Its default may cost CPU
+    that the replaced release would not need. A setting is included if that cost is known and the manifests did not set
+    it.
 
     Args:
         target: the run's target.

@@ -693,7 +693,7 @@ def refuse_unexpected(container: Container, held: bool, expectation: str, base: 
 
 
 def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> list[ServedPort]:
-    """Return the ports, with their routes, that a proxy serves which runs without a controller.
+    """Return the ports that a proxy without a controller serves, with their routes.
 
     These are the ports of all Gateways whose GatewayClass has the controller `lab.test/NAME`.
 

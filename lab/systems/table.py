@@ -74,7 +74,7 @@ INTERVALS = frozenset(system.interval_variable for system in SYSTEMS if system.i
 
 
 def find(repository: str) -> ProxySystem | None:
-    """Return the proxy system to which a container image belongs; None if the image is none of a known system.
+    """Return the proxy system to which a container image belongs; None if the image belongs to no known system.
 
     If several systems match, the one with the longest image name is returned.
 
@@ -89,7 +89,7 @@ def find(repository: str) -> ProxySystem | None:
 def find_controller(repository: str) -> Controller | None:
     """Return the controller whose own program runs on the target `apiserver` for a container image.
 
-    None: on this target, the image is treated as on the local target.
+    The result is None if there is no such controller. The target then treats the image as the local target does.
 
     Args:
         repository: the image's repository, from any registry, without tag.

@@ -46,7 +46,8 @@ class Target(Protocol):
     def check(self) -> None:
         """Check the prerequisites of the target; call this before any system is started.
 
-        On a cluster this also takes the lease, which keeps other labs away, and starts the pod for load generators.
+        On a cluster this also takes the lease, which keeps other processes of the lab away, and starts the pod for load
+        generators.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -62,14 +63,14 @@ class Target(Protocol):
         ...
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Check that the variant can be measured here, and return the endpoint that each load point's load will go to.
+        """Check that the variant can be measured here, and return the endpoint to which each load will go.
 
         Nothing is started. The endpoints have the right hosts and TLS; their address is known only once the system is
         up.
 
         Args:
             variant: The variant.
-            points: The load points.
+            points: The load points (the loads of a sweep).
 
         Returns:
             Name of the load point → endpoint.
@@ -150,9 +151,9 @@ class Target(Protocol):
             variant: The variant.
             changing: Whether pods and routes may change while the variant is up, by `System.end_pod` and the like.
                 Then clients reach the proxy through a Service, whose address stays.
-            side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
+            side: `left` or `right`, if two variants are up at once (a pair). A variant that is up alone is on the left.
             meanwhile: A function that is called once during the bring-up: before the wait for readiness, or, on a
-                cluster of several nodes, when this side answers. An error in the function ends the bring-up.
+                cluster of several nodes, when this variant answers. An error in the function ends the bring-up.
 
         Raises:
             MeasuringError: The variant does not come up.

@@ -16,14 +16,14 @@ from lab.targets.base import Target
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The answer of a target to the question which variants it can measure under which load points.
+    """A target's answer to the question which variants it can measure under which load points (loads of a sweep).
 
     In the mappings below, variants and load points are given by their names.
 
     Attributes:
         facts: The facts of this machine and of the target on it.
         brought: Facts about programs that the variants run and that the lab has fetched or built itself.
-        points: The load points; their numbers of threads are adapted to the CPUs of the load generator.
+        points: The load points, with the number of threads of each adapted to the load generator's CPUs.
         endpoints: Variant → load point → the endpoint that the load goes to, for each variant that can be measured.
         missing: Variant → why it cannot be measured, for each variant that cannot.
         unpaired: Variant → why no other variant can be up at the same time, for each variant that can be measured. The
@@ -40,7 +40,7 @@ class Survey:
 
 
 def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[LoadPoint]) -> Survey:
-    """Check the target, and find out which of these variants it can measure under these load points.
+    """Check the target, and find out which of these variants it can measure under these load points (loads of a sweep).
 
     A variant that cannot be measured raises no error; the reason is in `Survey.missing`.
 

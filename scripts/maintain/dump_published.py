@@ -340,8 +340,8 @@ def prepare_environment(code: Path) -> None:
     """Prepare the environment that worker processes inherit: which code they import, which data they read, and the terminal.
 
     Args:
-        code: The folder of the checkout whose code they import. The runs of data/reference, and the folders next to it that are found
-            through it (levels, trials), are those of this checkout. data/published and data/settings.json are those of `code`.
+        code: The folder of the checkout whose code they import. The workers read data/reference, data/levels and the trials from this
+            checkout, and data/published and data/settings.json from `code`.
 
     """
     os.chdir(ROOT)

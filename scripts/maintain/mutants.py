@@ -394,7 +394,7 @@ def run_mutant(mutant: Mutant, tree: Path, unmutated: dict[str, PackageResult]) 
 def find_line(tree: Path, mutant: Mutant) -> Path | None:
     """Return the file of a work tree that has the line of a mutant, which may have moved since the mutant was drawn.
 
-    A file counts only if it has the line exactly once. The file from which the mutant was drawn is preferred.
+    Only files that have the line exactly once are considered. The file from which the mutant was drawn is preferred.
 
     Returns:
         None if no file has the line, or if several other files have it.

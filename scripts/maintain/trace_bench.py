@@ -101,7 +101,7 @@ class Tracer:
         Python calls this method (an audit hook) for each audited event.
 
         Args:
-            event: The name of the event; `http.client.send` is the one that counts.
+            event: The name of the event; all but `http.client.send` are ignored.
 
         """
         if event == "http.client.send" and self._begun and not self._hidden:

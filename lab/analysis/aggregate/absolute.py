@@ -56,7 +56,7 @@ class Absolute:
 
 
 def compute_absolute(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
-    """Compute the absolute value of a metric for one arm, given one number per block (repetition); None without a number.
+    """Compute the absolute value of a metric for one arm (variant), given one number per block (repetition); None without a number.
 
     Args:
         values: One finite number per block, in the metric's own unit.
@@ -111,10 +111,10 @@ def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
 def describe_split(
     arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
 ) -> str:
-    """Describe which of two compared arms has block values in two separate clusters, so that no single difference holds.
+    """Describe which of two compared arms (variants) has values by block (repetition) in two clusters, so that no single difference holds.
 
-    The ratios of the two arms are examined instead if neither arm's values split, or if both split with the same blocks
-    in the upper cluster.
+    The ratios of the two arms are examined instead in two cases: neither arm's values fall into clusters, or both arms'
+    do with the same blocks in the upper cluster.
 
     Args:
         arm_values: Block (number of the repetition) → value of the arm.
@@ -145,7 +145,7 @@ def describe_split(
 
 
 def share_high_blocks(first: Mapping[int, float], second: Mapping[int, float]) -> bool:
-    """Return whether the values of both arms fall into two clusters, with the same blocks in the upper cluster.
+    """Return whether the values of both arms (variants) fall into two clusters, with the same blocks in the upper cluster.
 
     If so, the machine was in one of two states in each block (repetition). The ratio of the two arms then does not
     depend on the state.
@@ -180,7 +180,7 @@ def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
 
 
 def format_clusters(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
-    """Format the clusters of an arm's blocks as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`.
+    """Format the clusters of an arm's blocks (repetitions) as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`.
 
     Args:
         metric: The metric, for its unit.

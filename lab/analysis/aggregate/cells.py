@@ -67,10 +67,10 @@ class UnsteadyArm:
     def middle(self) -> Change:
         """The most typical change among those of an arm's unsteady samples, which represents all of them in texts.
 
-        Within an unsteady sample, the rate or the CPU time per request changes for good at some moment. The median of
-        these moments is computed first. Of the changes nearest to it (within half a second of the nearest one), that
-        with the median rate before the change is returned. If any sample changes its rate, samples in which only the
-        CPU time changes are left out.
+        At a change within a sample, the rate or the CPU time per request moves for good. This property is the change
+        whose time is nearest to the median time of all changes. If several are nearest (within half a second of each
+        other), it is the one with the median rate before the change. If any sample changes its rate, changes of the CPU
+        time alone are left out.
         """
         changes = [change for change in self.changes if change.rate] or self.changes
         at_s = median(change.at_s for change in changes)
@@ -107,7 +107,7 @@ class UnsteadyArm:
 
 
 def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> UnsteadyArm | None:
-    """Collect the changes within the samples of one arm at one load; None if all samples are steady.
+    """Collect the changes within the samples of one arm (variant) at one load; None if all samples are steady.
 
     A change is a lasting move of a sample's rate or CPU time per request while its load ran.
 
@@ -124,11 +124,11 @@ def find_unsteadiness(changes: Sequence[Change | None], pairs: bool = False) -> 
 def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, UnsteadyArm]:
     """Find the arms (variants) whose rate or CPU time changes within a sample, at each load point.
 
-    A sample of a pair (two arms measured at once) counts for the arm that it measured. If both an arm's solo samples
-    (measured alone) and its samples in pairs change, the result describes the solo samples.
+    A sample of a pair (two arms measured at once) is used for the arm that it measured. If both an arm's solo samples
+    (measured alone) and its samples in pairs change, only the solo samples are described.
 
     Returns:
-        (name of the arm, name of the load point) → the changes; only where at least one sample is not steady.
+        (name of the arm, name of the load point) → the changes; only for arms and points with such a change.
 
     """
     changes_at: dict[tuple[bool, ArmAndPoint], list[Change | None]] = defaultdict(list)
@@ -155,15 +155,15 @@ class ArmCell:
         point: The load point. It may be a control run, which is the load without its disruption.
         planned: The numbers of the planned blocks. In a search for the knee (the highest rate within a latency bound),
             these are the blocks in which this rate was tried.
-        samples: All samples of every attempt, whether or not they count.
-        counted: Block → the sample that counts. A block may have several such samples (repeats, or one per reload).
-            Then this is the first of them, while `values` has their geometric mean.
-        lost: The blocks with a valid sample that does not count, because their control run has no valid sample.
-        values: Metric → block → value, or None for a value that the samples do not show. If each worker generation (the
-            workers between two reloads) of a pair counts separately, each is a block here.
+        samples: All samples of every attempt, whether or not results are computed from them.
+        counted: Block → the counted sample (from which results are computed). If a block has several (repeats, or one
+            per reload), this is the first of them, while `values` has their geometric mean.
+        lost: The blocks whose valid sample is not used, because their control run has no valid sample.
+        values: Metric → block → value, or None for a value that the samples do not show. If each worker generation of a
+            pair (the workers between two reloads) is a separate value in statistics, each is a block here.
         merged: The latencies of all counted samples together; None if there are none.
         unsteady: The changes of rate or CPU time within the arm's samples at this point; None if all are steady. If
-            there is a change, no sample counts, and nothing is computed.
+            there is a change, no sample is used, and nothing is computed.
 
     """
 
@@ -181,10 +181,10 @@ class ArmCell:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The causes that limited the closed-loop rate in the arm's counted samples at this load, such as `proxy` or `generator`.
+        """The causes that limited the rate of a closed loop in the samples used for the arm (variant) at this load, such as `proxy`.
 
-        Each is a value of `Sample.limited_by`, once and in alphabetical order. The result is empty for a load at an
-        offered rate.
+        Each is a value of `Sample.limited_by`, once and in alphabetical order. The result is empty for an open loop (a
+        load at an offered rate).
         """
         closed = self.counted.values() if self.point.rate_rps is None else ()
         return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
@@ -232,7 +232,7 @@ class ArmCell:
         return compute_absolute(values, metric, merged)
 
     def _read_merged(self, metric: str) -> float | None:
-        """Return a percentile over the requests of all blocks together; None if too few requests lie beyond it.
+        """Return a percentile over the requests of all blocks (repetitions) together; None if too few requests lie beyond it.
 
         The result is also None for a metric that is not a percentile of latency.
         """
@@ -254,21 +254,20 @@ class ArmCell:
 
     @property
     def valid_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm has a counted sample at this load."""
+        """The number of blocks (repetitions) in which the arm (variant) has a sample at this load from which results are computed."""
         return len(self.counted)
 
     @property
     def planned_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm was to be measured at this load."""
+        """The number of blocks (repetitions) in which the arm (variant) was to be measured at this load."""
         return len(self.planned)
 
     @property
     def outcome_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm was measured at this load with a result that can be used.
+        """The number of blocks (repetitions) in which the arm (variant) was measured at this load with a result that can be used.
 
-        Such a result is a valid sample, or one whose only fault is that its rate or CPU time changed midway (not
-        steady). Samples of an arm that is not steady do not count. This number still shows whether everything planned
-        was measured.
+        A usable result is a valid sample, or a sample whose only fault is that its rate or CPU time changed midway (not
+        steady). No number is computed from the latter, but this property shows whether everything planned was measured.
         """
         settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
         return len(
@@ -278,14 +277,14 @@ class ArmCell:
 
     @property
     def tried(self) -> int:
-        """The number of blocks (repetitions) in which the arm has any sample at this load, valid or not."""
+        """The number of blocks (repetitions) in which the arm (variant) has any sample at this load, valid or not."""
         return len({number_block(self.point, key_of_measurement(sample)) for sample in self.samples})
 
     @property
     def invalid(self) -> dict[Reason, int]:
         """Reason of invalidity → number of the arm's invalid samples at this load, in the order of `Reason`.
 
-        Samples that were measured again count as well.
+        An invalid sample is included even if its measurement was repeated.
         """
         counts = Counter(sample.reason for sample in self.samples if not sample.valid)
         return {reason: counts[reason] for reason in Reason if counts[reason]}
@@ -294,7 +293,7 @@ class ArmCell:
     def generator(self) -> str | None:
         """The name of the load generator that made the arm's samples at this load.
 
-        It is None if no sample counts and none is invalid.
+        It is None if the arm (variant) has neither an invalid sample nor one that is used for results.
         """
         return next((sample.generator for sample in self._ordered_samples), None)
 
@@ -302,26 +301,28 @@ class ArmCell:
     def stand_in_for(self) -> str | None:
         """The load generator that the sweep requested, if another one replaced it.
 
-        It is None if the requested one was used, and if no sample counts and none is invalid.
+        It is None if the requested generator was used. It is also None if the arm (variant) has neither an invalid
+        sample nor one that is used for results.
         """
         return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
     @property
     def _ordered_samples(self) -> list[Sample]:
-        """The arm's samples at this load: first those that count, then the invalid ones."""
+        """The arm's samples at this load: first those from which results are computed, then the invalid ones."""
         return [*self.counted.values(), *(sample for sample in self.samples if not sample.valid)]
 
     @property
     def notes(self) -> list[str]:
-        """The notes of all counted samples about what the load generator's numbers omit or cannot show."""
+        """The notes of the arm's counted samples (used for results) about what the load generator's numbers omit or cannot show."""
         return [note for sample in self.counted.values() for note in sample.notes]
 
     @property
     def complete(self) -> bool:
-        """True if the arm has a counted sample at this load in every planned block (repetition).
+        """True if the arm (variant) has a counted sample at this load in every planned block (repetition).
 
-        If the arm is not steady (its rate or CPU time changes within a sample), none of its samples counts. A valid
-        sample, or one that is invalid only for that change, then suffices in each block.
+        A counted sample is one from which results are computed. An arm that is not steady (its rate or CPU time changes
+        within a sample) has none. For such an arm, each block needs a sample that is valid, or invalid only for such a
+        change.
         """
         return (self.valid_blocks if self.unsteady is None else self.outcome_blocks) >= self.planned_blocks
 
@@ -329,32 +330,33 @@ class ArmCell:
 
     @property
     def histogram(self) -> Kind | None:
-        """The kind of histogram that stores the latencies of this arm at this load, such as `exact`; None without latencies."""
+        """The kind of histogram that stores the latencies of this arm (variant) at this load, such as `exact`; None without latencies."""
         return self.merged.kind if self.merged else None
 
     @property
     def requests(self) -> int:
-        """The number of requests in the counted samples of this arm at this load, with one sample per block (see `counted`)."""
+        """The number of requests in this arm's counted samples (used for results) at this load, one sample per block (repetition)."""
         return sum(sample.requests or 0 for sample in self.counted.values())
 
     @property
     def errors(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm at this load.
+        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm (variant) at this load.
 
-        Of a block (repetition) with several counted samples, only the first is included (see `counted`).
+        Counted samples are those from which results are computed. If a block (repetition) has several, only the first
+        one is included.
         """
         return _sum_errors(self.counted.values())
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the invalid samples of this arm at this load."""
+        """Kind of error (such as `timeout`) → number of failed requests, over the invalid samples of this arm (variant) at this load."""
         return _sum_errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
-        """The role whose CPU time and memory were measured: `proxy`, or `backend` for an arm without a proxy.
+        """The role whose CPU time and memory were measured: `proxy`, or `backend` for an arm (variant) without a proxy.
 
-        It is None for a load with a disruption, and if no sample counts.
+        It is None for a load with a disruption, and if results are computed from no sample.
         """
         if self.point.disturbance is not None:
             return None
@@ -363,7 +365,7 @@ class ArmCell:
 
     @property
     def gauges(self) -> dict[str, float]:
-        """Name of a gauge → its median over the counted samples that have it.
+        """Name of a gauge (see below) → its median over the counted samples (used for results) that have it.
 
         A gauge is a value that the proxy system reported about itself before the load. Each system defines its gauges
         (`System.gauges`).
@@ -378,16 +380,17 @@ class ArmCell:
     def clock_error_s(self) -> float:
         """The largest error of the offset between generator and lab clocks in any counted sample, in seconds.
 
-        Only samples of a disrupted load record this error; otherwise the result is 0.
+        The clock offset is how far the generator's clock is from the lab's. Counted samples are those used for results.
+        Only samples of a disrupted load record the error; otherwise the result is 0.
         """
         return max((sample.outcome.get("clock_error_s") or 0.0 for sample in self.counted.values()), default=0.0)
 
     @property
     def slowdowns(self) -> dict[str, stats.Estimate]:
-        """Percentile (`p99`, `p50`) → estimate of how much a disruption raises it: latency during against before.
+        """Latency percentile (`p99`, `p50`) → estimate of the ratio by which a disruption raises it.
 
-        The two latencies are compared within each block (repetition). A percentile is left out unless every counted
-        block has both latencies.
+        The latency during the disruption is compared with the latency before it, within each block (repetition). A
+        percentile is left out unless every block with a usable sample has both latencies.
         """
         slowdowns: dict[str, stats.Estimate] = {}
         for name in reversed(WINDOWED):
@@ -402,17 +405,21 @@ class ArmCell:
 
 @dataclass(frozen=True, slots=True)
 class CellPair:
-    """The samples of an arm (`own`) and of its baseline (`base`) at one load point, whose blocks are compared one by one."""
+    """Two groups of samples at one load point, an arm's (`own`) and its baseline's (`base`), to compare block by block.
+
+    A block is a repetition.
+    """
 
     own: ArmCell
     base: ArmCell
 
     @property
     def complete(self) -> bool:
-        """True if both the arm and its baseline have a counted sample in every planned block (repetition).
+        """True if both the arm (variant) and its baseline have a counted sample in every planned block (repetition).
 
-        If one of the two is not steady (its rate or CPU time changes within a sample), no sample counts. Valid samples,
-        and those invalid only for such a change, then suffice.
+        A counted sample is one from which results are computed. If the arm or the baseline is not steady (its rate or
+        CPU time changes within a sample), there is none. Then each block needs a sample that is valid, or invalid only
+        for such a change.
         """
         sides = (
             (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
@@ -422,7 +429,7 @@ class CellPair:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The changes of rate or CPU time within the arm's samples, or else within its baseline's; None if all are steady.
+        """The changes of rate or CPU time within samples of the arm (variant) or, if it has none, of its baseline; None if all are steady.
 
         If there is such a change, no effect of the arm against the baseline is computed.
         """
@@ -456,21 +463,21 @@ class Cells:
     pairs: Mapping[ArmAndPoint, CellPair] = field(repr=False, default_factory=dict[ArmAndPoint, "CellPair"])
 
     def at(self, arm: str, point: LoadPoint) -> ArmCell:
-        """Return the solo samples (measured alone) of an arm at a load point, with their values."""
+        """Return the solo samples (measured alone) of an arm (variant) at a load point, with their values."""
         return self.cells[arm, point.name]
 
     def pair(self, arm: str, point: LoadPoint) -> CellPair | None:
-        """Return the samples of an arm and its baseline that were measured at once at a load point; None if there is no such pair."""
+        """Return the samples of an arm (variant) and its baseline that were measured at once at a load point; None if there is no such pair."""
         return self.pairs.get((arm, point.name))
 
     def apart(self, arm: Arm, point: LoadPoint) -> CellPair:
-        """Return the solo samples of an arm and of its baseline at a load point: each was measured alone, not both at once."""
+        """Return the solo samples of an arm (variant) and of its baseline at a load point: each was measured alone, not both at once."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return CellPair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
-    """Estimate the effect of an arm against a baseline in a metric, over the blocks (repetitions) in which both have a value.
+    """Estimate the effect of an arm (variant) against a baseline in a metric, over the blocks (repetitions) in which both have a value.
 
     The effect is a difference (arm − baseline) for outcomes of a disruption, streams of events or WebSockets, and a
     log-ratio for other metrics.
@@ -497,9 +504,9 @@ def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estim
 def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
     """Return the resolution of an outcome of a disruption, streams or WebSockets: smaller differences mean nothing.
 
-    A failure is only seen when a request is sent, so the time between two requests limits the resolution. For times
-    that depend on two clocks, the error between the clocks of generator and lab adds to it. More repetitions do not
-    improve either.
+    A failure shows only when a request is sent, so times are known no better than the time between two requests. Times
+    that come from two clocks (the generator's and the lab's) also have the error between these clocks. More repetitions
+    improve neither.
 
     Args:
         metric: The metric's name in the catalogue.
@@ -507,8 +514,8 @@ def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) ->
         clock_error_s: The largest error of the offset between the clocks, in seconds.
 
     Returns:
-        Seconds: the time between two requests if the metric depends on when requests are sent, plus `clock_error_s` if
-        it also depends on two clocks. `DELAY_RESOLUTION_S` for delays of streams of events. 0 for any other metric.
+        The time between two requests if the metric depends on when requests are sent, plus `clock_error_s` if it also
+        depends on two clocks. `DELAY_RESOLUTION_S` for delays of streams of events. 0 for any other metric.
 
     """
     source = find_metric(metric).seen
@@ -585,11 +592,10 @@ def build_cells(
 
 
 def number_block(point: LoadPoint, measured: Measured) -> int:
-    """Return the number of the statistical block (repetition) to which a measurement belongs.
+    """Return the number of the block (repetition) to which a measurement belongs in statistics.
 
-    Usually it is the planned block, in which each system is started once. At some points each worker generation of a
-    pair (the workers between two reloads) counts separately (`singly`). Each generation is then a block, and all blocks
-    are numbered consecutively.
+    Usually it is the planned block, in which each system is started once. A point may instead make each worker
+    generation (the workers between two reloads) of a pair a block (`singly`). These blocks are numbered consecutively.
 
     Args:
         point: The load point.
@@ -603,7 +609,7 @@ def number_block(point: LoadPoint, measured: Measured) -> int:
 def _read_steady_load(
     counted: Mapping[int, Sequence[Sample]], histogram_of: HistogramOf
 ) -> tuple[Values, Histogram | None]:
-    """Read the metrics of a steady load from the samples of an arm that count.
+    """Read the metrics of a steady load from an arm's counted samples (those used for results).
 
     Args:
         counted: Block (number of the repetition) → the counted samples of the block.
@@ -631,8 +637,8 @@ def _read_steady_load(
 def _average_block(values: Sequence[float | None]) -> float | None:
     """Return the geometric mean of the measurements of one block (repetition).
 
-    The result is None if a measurement is missing, and 0 if one is 0. With geometric means, the log-ratio of two arms'
-    means is the mean of their log-ratios.
+    The result is None if a measurement is missing, and 0 if one is 0. With geometric means, the log-ratio of the means
+    of two variants is the mean of their log-ratios.
     """
     present = [value for value in values if value is not None]
     if len(present) < len(values) or len(present) == 1:
@@ -643,7 +649,8 @@ def _average_block(values: Sequence[float | None]) -> float | None:
 def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
     """Return the measured outcomes of a disruption, of streams or of WebSockets: metric → block (repetition) → value.
 
-    Only the first counted sample of each block is read. A block is left out if that sample does not have the metric.
+    Only the first counted sample (used for results) of each block is read. A block is left out if that sample does not
+    have the metric.
 
     Args:
         counted: Block → the counted samples of the block, of which there is at least one.
@@ -661,11 +668,11 @@ def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
 
 
 def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
-    """Select the sample that counts for each measurement, which is its last valid attempt.
+    """Select the sample from which results are computed for each measurement: its last valid attempt.
 
-    A sample of a block that was interrupted and begun anew never counts. If the rate or CPU time changes within any
-    sample of an arm at a point, none of the arm's samples there counts, because the others may only have ended too
-    early to show the change. The samples of pairs with this arm do not count either.
+    Two kinds of samples are never selected. One is samples of a block that was interrupted and begun anew. The other is
+    all samples of an arm at a point, alone and in pairs (two variants at once), if the rate or CPU time changes within
+    one of them. The other samples may only have ended too early to show the change.
 
     Returns:
         Key of the measurement → the sample. The key has these parts: block (repetition), arm (variant), point (load),
@@ -684,7 +691,7 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
 
 
 def select_counted_solo_samples(samples: Iterable[Sample]) -> dict[tuple[int, str, str], Sample]:
-    """Return (number of the block, name of the arm, name of the load point) → the solo sample that counts.
+    """Return (number of the block, name of the arm, name of the load point) → the solo sample used for results.
 
     A solo sample is of one arm (variant) that has the machine to itself. Only solo samples give absolute values.
     """

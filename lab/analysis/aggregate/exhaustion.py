@@ -51,7 +51,7 @@ class Exhaustion:
         ports: The number of local ports that the proxy can use for each endpoint.
         endpoints: The number of the backend's endpoints (pods).
         recorded: True if samples recorded the proxy's sockets in TIME_WAIT. If False, only the opened connections are
-            known, and the result holds only if it is the proxy that closes them.
+            known, and the result is true only if the proxy closes them (not the backend).
         load_s: The seconds that the load lasts.
 
     """
@@ -72,9 +72,9 @@ class Exhaustion:
 
     @property
     def label(self) -> str:
-        """The label of a result whose load exhausts the proxy's local ports: `before exhaustion, which comes after 12 s`.
+        """The label of a result under a load that uses up the proxy's local ports: `before exhaustion, which comes after 12 s`.
 
-        If the ports run out while the sample runs, it is `exhaustion comes within the sample`.
+        If the ports run out while the sample runs, the label is `exhaustion comes within the sample`.
         """
         provided = "" if self.recorded else " if the proxy closes them"
         if self.after_s <= self.load_s:
@@ -97,13 +97,11 @@ class Exhaustion:
 
 
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
-    """Compute the port exhaustion of each arm at each load, in the order of `arms`; None if there is none to report.
+    """Compute how fast each arm's load uses up the proxy's local ports (see `compute_exhaustion`), in the order of `arms`.
 
-    `compute_exhaustion` describes when there is none.
-
-    A sample that opens more connections in less than a minute than the proxy has ports shows that the backend closes
-    them. No port then waits at the proxy. So all entries of its variant are None, except those with samples that
-    recorded waiting ports.
+    An entry is None if there is nothing to report. That is so for all entries of a variant if one of its samples opened
+    more connections in less than a minute than the proxy has ports. The backend then closes the connections, and no
+    port waits at the proxy. Entries whose samples recorded waiting ports are computed anyway.
 
     Args:
         arms: One entry for each arm at each load: (variant, the variant's knobs, its valid samples there). A knob is
@@ -124,18 +122,18 @@ def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample
 
 
 def compute_exhaustion(samples: Sequence[Sample], knobs: Sequence[str] = ()) -> Exhaustion | None:
-    """Compute how fast the load of one arm uses up the proxy's local ports, by the median of some of its valid samples.
+    """Compute how fast the load of one arm uses up the proxy's local ports, as the median over valid samples.
 
-    These are the samples that recorded the proxy's sockets in TIME_WAIT, or all samples if none did.
+    Samples that did not record the proxy's sockets in TIME_WAIT are used only if no sample did.
 
     Args:
         samples: The valid samples of the arm (variant) at one load point.
         knobs: The names of the settings that the variant changes, which may set the numbers of ports and endpoints.
 
     Returns:
-        The port exhaustion. It is None if one minute's connections take no more than `LABELLED_SHARE` of the ports, if
-        recorded sockets show that the backend closes the connections, or if none of these samples has both a count of
-        connections and a duration.
+        The port exhaustion. It is None if one minute's connections take no more than `LABELLED_SHARE` of the ports. It
+        is also None if recorded sockets show that the backend closes the connections, or if no sample has both a count
+        of connections and a duration.
 
     """
     chosen = _select_recorded(samples) or samples
@@ -193,7 +191,7 @@ def _count_waiting_per_s(sample: Sample, knobs: Sequence[str]) -> float | None:
 
     Returns:
         The rate. It is 0 if recorded sockets show that the backend closes the connections, and None if the sample did
-        not count connections or has no duration. Without recorded sockets, all opened connections count.
+        not count connections or has no duration. Without recorded sockets, all opened connections are counted.
 
     """
     counted, side_s = sample.counters.get(OPENED), sample.pair.own_s if sample.pair else None

@@ -50,7 +50,7 @@ class Generation:
 
     @property
     def ratio(self) -> float:
-        """The mean log-ratio of a pair's CPU time per request over the repeats on one generation of workers."""
+        """The log-ratio of the CPU time per request of a pair (two systems at once): the mean over the repeats on the same workers."""
         return fmean(self.ratios)
 
 
@@ -90,11 +90,12 @@ class VarianceComponents:
 
 
 def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) -> list[VarianceComponents]:
-    """Compute the variance components of each variant that was paired with itself, by load point and arm in plan order.
+    """Compute the variance components of each variant that was measured at once with itself, by load point and arm.
 
-    Only points that request several generations of workers (the processes between two reloads), or several repeats on
-    one generation, are used. At a point with several generations, pairs that only measure the noise floor are left out,
-    because they have a single generation.
+    The components say how much the CPU time per request varies between repeats, worker generations (the processes
+    between two reloads) and starts. Only points with several generations, or with several repeats on one generation,
+    are used. At a point with several generations, pairs that only measure the noise floor are left out, because they
+    have only one.
     """
     variants = {arm.name: arm.variant for arm in record.arms}
     counted, design = select_counted_samples(samples), record.designed

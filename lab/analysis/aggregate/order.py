@@ -85,7 +85,7 @@ class OrderTest:
 
     @property
     def text(self) -> str:
-        """The phrase for people about an order test: arm, load point, the metric's mean in each group, and p-values."""
+        """The phrase for people about an order test: arm (variant), load point, the metric's mean in each group, and p-values."""
         place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
         metric = find_metric(self.metric)
         parts = [
@@ -116,7 +116,7 @@ class MissingByOrder:
     p_value: float
 
     def concerns(self, arm: Arm) -> bool:
-        """Return whether the arm, or its baseline, has an invalid sample at the point."""
+        """Return whether the arm (variant), or its baseline, has an invalid sample at the point."""
         return arm.name in self.arms or arm.baseline in self.arms
 
     @property
@@ -201,9 +201,9 @@ def _find_many_connections(sample: Sample, earlier: Sequence[Sample]) -> bool:
 def run_order_tests(cells: Cells, samples: Sequence[Sample]) -> list[OrderTest]:
     """Test whether metrics of a run's steady loads depend on what was measured before each sample.
 
-    There is one test for each arm, load point, metric and grouping of the samples. Solo samples (measured alone) and
-    each side of pairs (two arms measured at once) are tested separately. The p-values are adjusted over all tests by
-    Holm's method.
+    There is one test for each arm (variant), load point, metric and grouping of the samples. Solo samples (measured
+    alone) and each side of pairs (two arms measured at once) are tested separately. The p-values are adjusted over all
+    tests by Holm's method.
 
     Returns:
         The tests, the smallest p-value first.
@@ -270,10 +270,10 @@ def format_order_note(tests: Sequence[OrderTest]) -> str:
 def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder]:
     """Find the load points at which the validity of samples depends on what was measured before them.
 
-    Fisher's exact test decides (p < MISSING_P). Each arm, or pair of arms, counts once for each start of its system.
-    Its first attempt that was not spoiled by the machine is used, because later attempts only exist if that one failed.
-    Systems that never came up are left out, because the order did not cause that. At each point, arms without an
-    invalid sample are left out, which only makes the test more conservative.
+    Fisher's exact test decides (p < MISSING_P). It uses one sample of each arm (or pair of arms) for each start of a
+    system: the first attempt that the machine did not spoil. Later attempts exist only if that one failed. Systems that
+    never came up are left out, because the order did not cause that. At each point, arms without an invalid sample are
+    left out, which only makes the test more conservative.
 
     Args:
         samples: All samples of a run.

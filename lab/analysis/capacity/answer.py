@@ -141,7 +141,7 @@ def list_priced_loads(run: RunStore) -> list[PricedLoad]:
     Loads that do not give the price of a good answer are left out:
 
     - second measurements of a baseline (A/A), and arms without a proxy;
-    - points with a subject such as errors;
+    - points that examine something else, such as errors;
     - points with a disruption, and their control runs;
     - points with compressed or special answers.
     """
@@ -177,9 +177,9 @@ def list_priced_loads(run: RunStore) -> list[PricedLoad]:
 def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
     """Return the utilisation (0 to 1) of the CPUs that a proxy can use: the median over the samples of one load.
 
-    The proxy can use as many CPUs as it has workers or threads. That is the smallest number that a sample of the
-    variant recorded or, without a record, the number in the manifests. CPU ticks miss short bursts, so the utilisation
-    is at least the CPU time that the scheduler counted, as a share.
+    The proxy can use as many CPUs as it has workers or threads. Their number is the smallest one that a sample of the
+    variant recorded or, without a record, the one in the manifests. CPU ticks miss short bursts, so the result is at
+    least the share that follows from the CPU time that the scheduler counted.
 
     Args:
         run: The run.
@@ -252,7 +252,7 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
 
 
 def _take_cost(load: PricedLoad, caution: str = "", bound: Bound = "") -> RequestCost:
-    """Return the price of a request as measured at one load: the median of its blocks (repetitions).
+    """Return the price of a request (its CPU time) as measured at one load: the median over blocks (repetitions).
 
     Args:
         load: The load.
@@ -323,9 +323,9 @@ class Wanted:
 
     @property
     def usual(self) -> str:
-        """The variant whose price of a request answers this demand, if a run has no baseline to take it from.
+        """The variant from which the price of a request (its CPU time) is taken if a run has no baseline that measured it.
 
-        It is the demanded variant or, without one, the usual variant for the demanded kind of requests, such as
+        It is the demanded variant. If none is demanded, it is the usual one for this kind of requests, such as
         `okd-edge`.
         """
         plain = "ingress-nginx" if self.keepalive else "okd"
@@ -446,10 +446,10 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
 
 
 def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
-    """Yield the runs that may have measured the price of a request: first the user's own, then the committed ones.
+    """Yield the runs that may have measured the price of a request (CPU time): first the user's own, then committed ones.
 
-    The user's latest run comes first. Committed runs with the usual variant come before others. Among these, runs whose
-    proxy had its own CPUs come first, and then the latest.
+    The user's latest run comes first. Committed runs with the usual variant for the demanded requests come before
+    others. Among these, runs whose proxy had its own CPUs come first, and then the latest.
     """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []
@@ -463,10 +463,10 @@ def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
 
 
 def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
-    """Compute the price of a request for one arm: the baseline, or else the usual variant, or else the first with a load.
+    """Compute the price of a request (its CPU time) for one arm: the baseline, else the usual variant, else the first arm.
 
     Args:
-        loads: The loads that fit the demand, at least one.
+        loads: The loads that fit the demand, at least one; an arm (variant) without a load is not considered.
         demand: The demand.
 
     Raises:
@@ -482,7 +482,7 @@ def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
 
 
 def compute_size(cost: RequestCost, demand: Wanted, cores: int) -> ProxySize:
-    """Compute how many proxies of a size a demand needs, given the price of a request.
+    """Compute how many proxies of a size a demand needs, given the price of a request (its CPU time).
 
     Args:
         cost: The price of a request.

@@ -67,11 +67,12 @@ def _compare_inside(
 ) -> Comparison:
     """Compare arms (variants) of one run block by block (repetition by repetition).
 
-    If every pair is a variant with its own baseline, the decisions are those of the run's table.
+    If each compared arm is a variant and its counterpart is its baseline, the decisions are those of the run's table.
 
     Args:
         run: The run.
-        seconds_of: The function that reads the running totals within a sustained sample, second by second.
+        seconds_of: The function that reads the totals of requests and CPU time up to each second of a sustained sample
+            (a load of minutes).
         base_arm: The name of the first side's arm, or of the only named arm; None if no arm is named.
         other_arm: The name of the second side's arm; None if it is not named.
         asked: Outcomes of disruptions that get a row even if they are 0 in every block.
@@ -111,7 +112,7 @@ def _compare_across(
         first: The first run.
         second: The second run.
         base_arm: The name of the arm of the first run; None for every arm that both runs have.
-        other_arm: The name of the arm of the second run; None likewise.
+        other_arm: The name of the arm of the second run; None for every arm that both runs have.
         asked: Outcomes of disruptions that get a row even if they are 0 in every block.
 
     """
@@ -150,7 +151,7 @@ def _compare_across(
 
 
 def _misses_point(meeting: ComparedRuns, base: Arm, other: Arm, point: LoadPoint) -> bool:
-    """Return whether the first run planned its arm at a load point that the second run did not plan for its arm."""
+    """Return whether the first run planned its arm (variant) at a load point that the second run did not plan for its arm."""
     counterpart = meeting.points.get(point.name)
     planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None
     return meeting.base.at(base.name, point.name) is not None and not planned

@@ -74,7 +74,7 @@ def explain_unserved(comparison: Comparison, row: ComparedRow) -> str:
 
 
 def advise(comparison: Comparison) -> tuple[Advice, ...]:
-    """Return the advice about each pair of compared arms, in the order of the comparison's rows."""
+    """Return the advice about each pair of compared arms (variants), in the order of the comparison's rows."""
     by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
@@ -97,17 +97,17 @@ class _ArmPair:
 
     @property
     def same_settings(self) -> bool:
-        """True if the two compared arms have equal manifests."""
+        """True if the two compared arms (variants) have equal manifests."""
         return self.comparison.same_settings((self.base_arm, self.other_arm))
 
     @property
     def anchored(self) -> bool:
-        """True if the two compared runs share a baseline, whose own change shows what else differs between the runs."""
+        """True if the compared runs share a baseline. Its own change shows how much differs besides the settings."""
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
     def told(self) -> tuple[AdviceKind, str, str]:
-        """The advice about two compared arms: (kind of the advice, sentence, manifest snippet to apply or empty)."""
+        """The advice about two compared arms (variants): (kind of the advice, sentence, manifest snippet to apply or empty)."""
         is_own = (
             self.base_arm == self.other_arm
             or _find_arm(self.comparison.other, self.other_arm).baseline == self.base_arm
@@ -169,7 +169,7 @@ class _ArmPair:
         return self._apply(message)
 
     def _explain_moved(self, clear: Sequence[ComparedRow]) -> str:
-        """Return why a setting cannot be the cause of the differences; empty if it can.
+        """Return why the differences may have another cause than a setting; empty if there is no such reason.
 
         Args:
             clear: The rows whose difference is larger than the change of the runs' common baseline.
@@ -210,12 +210,12 @@ class _ArmPair:
         return f"give the two settings an overlay each and measure both in one run: {self._format_command('A B')}"
 
     def _apply(self, message: str, kind: AdviceKind = "apply", when: str = "") -> tuple[AdviceKind, str, str]:
-        """Return the advice to apply the second side's manifest snippet or, if no snippet has the difference, all its manifests.
+        """Return the advice to apply the second side's manifest snippet or, if there is none to apply, all of its manifests.
 
         Args:
             message: The beginning of the sentence, which describes the differences.
             kind: The kind of the advice.
-            when: The condition, with a leading space, as ` only once all of them do`; empty for none.
+            when: The condition for applying it, with a leading space: ` only once all of them do`; empty for none.
 
         Returns:
             (kind, sentence, snippet to apply or empty).
@@ -264,7 +264,7 @@ class _ArmPair:
         return text
 
     def _explain_nothing(self) -> str:
-        """Return why no row of the two arms has a decision, and what would help."""
+        """Return why no row of the two arms (variants) has a decision, and what would help."""
         before, after = self.variants
         same = before.name in (after.name, _find_arm(self.comparison.other, self.other_arm).baseline)
         arms, record = after.name if same else f"{before.name} {after.name}", self.comparison.other
@@ -296,17 +296,17 @@ class _ArmPair:
         return suggest_remedy(reason, arms, sweep if sweep != record.sweep else None, record.target)
 
     def _count_lost(self, row: ComparedRow) -> int:
-        """Return how many planned blocks (repetitions) of a row do not count.
+        """Return how many planned blocks (repetitions) of a row have no result.
 
-        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block does
-        not count if either side is missing. For two runs, it is the larger number of the two runs.
+        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block needs a
+        result of both sides. For two runs, it is the larger number of the two runs.
         """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n
         return max(side.planned_blocks - len(side.values) for side in (row.base, row.other))
 
     def _format_command(self, arms: str) -> str:
-        """Return the command that measures some arms again with the load and target of the second side's run.
+        """Return the command that measures some arms (variants) again with the load and target of the second side's run.
 
         Args:
             arms: The names of the arms, separated by spaces.

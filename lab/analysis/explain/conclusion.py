@@ -221,9 +221,10 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
 
 
 def _describe_rate_costs(costs: Sequence[RateCost], arm: str) -> Iterator[str]:
-    """Yield a line with what a variant changes in idle cost and marginal cost, where a run has two rates of one load.
+    """Yield a line about a variant's effect on idle cost (CPU at rate 0) and marginal cost (CPU of each further request).
 
-    The line names the rate below which the idle cost is most of the baseline's cost; a difference in it matters there.
+    There is no line unless the run has two rates of one load. The line also names the rate below which the baseline's
+    idle cost is larger than the cost of all its requests. Below this rate, a difference in idle cost matters most.
     """
     for cost in (cost for cost in costs if cost.arm == arm and cost.idle_change and cost.marginal_change):
         assert cost.idle_change and cost.marginal_change

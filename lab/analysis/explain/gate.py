@@ -49,7 +49,8 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
     Args:
         row: The row of the comparison.
         limit: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
-        case: The case that the row is (`lab.analysis.judge.gate.classify_row`).
+        case: Where the effect lies relative to the bound, such as `worse` or `within`
+            (`lab.analysis.judge.gate.classify_row`).
 
     """
     if case == "broken":
@@ -76,7 +77,7 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
 
 
 def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
-    """Return why a gate calls a row a regression after two measurements, each of which was close to the bound.
+    """Return why a gate calls a row a regression after it was measured twice, each time close to the bound.
 
     A gate checks whether a candidate is worse than a base by more than a bound.
 
@@ -92,13 +93,14 @@ def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
 
 
 def advise_case(comparison: Comparison, row: ComparedRow, limit: float, case: Case) -> str:
-    """Return what a user should do about a row that a gate judged, such as a command to measure it again.
+    """Return what a user should do about a row that a gate (pass/fail check) judged, such as to measure it again.
 
     Args:
         comparison: The comparison that has the row.
         row: The row.
         limit: The row's bound: a fraction, or for a disruption an amount in the metric's own unit.
-        case: The case that the row is (`lab.analysis.judge.gate.classify_row`).
+        case: Where the effect lies relative to the bound, such as `worse` or `within`
+            (`lab.analysis.judge.gate.classify_row`).
 
     """
     base, other, same = row.base, row.other, comparison.same_settings(row.pair)
@@ -158,7 +160,7 @@ def _advise_uncompared(comparison: Comparison, row: ComparedRow) -> str:
 
 
 def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
-    """Return what would decide a row whose interval reaches beyond its bound: usually a number of blocks (repetitions).
+    """Return what would decide a row whose interval reaches beyond its bound, usually more blocks (repetitions).
 
     Args:
         comparison: The comparison that has the row.
@@ -201,7 +203,7 @@ def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
 
 
 def explain_nothing(rows: Sequence[ComparedRow], bounds: Bounds) -> tuple[str, str]:
-    """Explain why no row of a comparison has a bound, so that there is nothing for a gate to judge.
+    """Explain why no row of a comparison has a bound, so that a gate (pass/fail check) has nothing to judge.
 
     Returns:
         (the reason, the command-line options that would give a row a bound).

@@ -100,8 +100,8 @@ def list_row_notes(row: SummaryRow) -> Iterator[str]:
 def _list_pair_notes(pair: CellPair) -> Iterator[str]:
     """Yield the notes about a pair (two arms measured at once).
 
-    They report invalid samples, blocks that were not measured, and CPU time of unknown processes. One note reports a
-    difference in the backends' CPU time between the sides, which settings of a proxy should not change.
+    They report invalid samples, blocks (repetitions) that were not measured, and CPU time of unknown processes. One
+    note reports a difference in the backends' CPU time between the sides, which settings of a proxy should not change.
     """
     cell = pair.own
     if lost := sum(cell.invalid.values()):
@@ -171,8 +171,8 @@ def list_table_notes(rows: Sequence[SummaryRow], disturbed: bool) -> tuple[str, 
 def _list_handshake_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     """Yield the notes on what the TLS handshakes of the canaries (checked requests) agreed on, such as version and cipher.
 
-    There is one note if all arms with TLS agreed on the same. Otherwise there is one for each agreement, with the names
-    of its arms.
+    There is one note if all arms (variants) with TLS agreed on the same. Otherwise there is one for each agreement,
+    with the names of its arms.
     """
     arms_by_tls: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -200,7 +200,7 @@ def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
     """Yield a note on how the left place of a pair differs from the right one, over all pairs.
 
-    A pair is two arms measured at once, one in each place. Each arm is in either place in half of the blocks
+    A pair is two arms (variants) measured at once, one in each place. Each arm is in either place in half of the blocks
     (repetitions), so no effect contains the difference, and it is not subtracted. With fewer than six blocks there is
     no note.
     """
@@ -249,10 +249,11 @@ def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
 
 
 def describe_direct_streams(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield what client and backend of streams of events do without a proxy; nothing for rows with a proxy.
+    """Yield sentences about streams of events that were measured without a proxy; nothing for rows with a proxy.
 
-    A sentence for each known delay says when events arrive that the backend holds. Another says how many streams at once keep the p99
-    delay of an event below 1 ms.
+    They show what client and backend do by themselves. If the backend held events back for a time, there is a sentence
+    with how late they arrive. Another sentence has the number of streams at once up to which the p99 delay of an event
+    is below 1 ms.
     """
     direct = [row for row in rows if row.cell.cpu_of == "backend" and row.arm.role != "again"]
     p99_s: dict[int, float] = {}
@@ -331,10 +332,13 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
 def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
     """Yield sentences for each arm and load of a migration's runs whose numbers would mislead a reader.
 
-    An arm is a variant in a run; the direct reference (no proxy) is left out. Numbers mislead in three cases, and an arm
-    may have a sentence for more than one of them. The samples are not steady (their rate or CPU time changes midway).
-    Or the load uses up the proxy's local ports, during the samples or later. Or fewer than `LEAST_SAMPLES` samples
-    count, solo samples and sides of pairs together. The sentences are in the order of the tables.
+    An arm is a variant in a run; the direct reference (no proxy) is left out. Numbers mislead in three cases:
+
+    - The samples are not steady: their rate or CPU time changes midway.
+    - The load uses up the proxy's local ports, during the samples or later.
+    - Fewer than `LEAST_SAMPLES` usable samples remain, solo samples and sides of pairs (two variants at once) together.
+
+    An arm may have a sentence for more than one case. The sentences are in the order of the tables.
     """
     for row in (row for summary in summaries for row in summary.rows if row.arm.role != "reference"):
         place, cells = f"{row.arm.name} at {row.point.name}", [row.cell, *([row.pair.own] if row.pair else [])]
@@ -385,7 +389,7 @@ def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
 
 
 def list_run_notes(run: RunCells) -> Iterator[str]:
-    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks missing."""
+    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks (repetitions) missing."""
     yield from describe_resumptions(run.record)
     yield from map(str, run.record.not_measurable)
     if not run.complete:

@@ -66,16 +66,16 @@ WORDS: dict[VerdictKind, str] = {
 class Verdict:
     """The verdict of a run about one variant: what was found, and what to do.
 
-    `arm` is the variant's name in the run, `found` the differences in words, `do` the action, `snippet` the part of a
-    manifest to apply, and `further` what would show more. Kinds:
+    `arm` is the variant's name in the run, `found` the differences in words, `do` the advised action, `snippet` the
+    part of a manifest to apply, and `further` a command that would show more. Kinds:
 
     - apply: better at some loads, worse at none.
     - worse: worse, so do not apply it.
     - differs: better or worse, but it is another system than its baseline, so there is no setting to apply.
     - false: a difference of a variant from itself under another name (`just aa`), which can only be noise.
-    - mixed: better at some loads and worse at others, or better but failed in some blocks (repetitions). The text has the
-      condition for applying `snippet`.
-    - same: equivalent wherever it is judged.
+    - mixed: better at some loads and worse at others, or better but failed in some blocks (repetitions). The text has
+      the condition for applying `snippet`.
+    - same: equivalent at every load that has a decision.
     - unresolved: inconclusive somewhere, and no difference anywhere.
     - no-interval: fewer than six blocks.
     - bimodal: the blocks fall into two clusters, so no single difference describes them.
@@ -219,7 +219,7 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
 
 
 def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about a variant that has claimed (significant) differences.
+    """Return the verdict about a variant for which the run claims differences (decides better or worse).
 
     Args:
         summary: The summary of the run.
@@ -259,9 +259,10 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
 
 
 def _list_worse_outcomes(summary: Summary, arm: str) -> list[str]:
-    """Return the titles of outcomes, the primary one apart, in which an arm is clearly worse than its baseline; at most three.
+    """Return the titles of at most three outcomes in which an arm (variant) is clearly worse than its baseline, without the primary one.
 
-    Only disrupted loads and streams have outcomes. Parts of another outcome are left out.
+    An outcome is a metric of disrupted loads or streams, such as the longest gap. Outcomes that only detail another one
+    are left out.
     """
     effects = [
         effect
@@ -285,10 +286,10 @@ def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
 
 
 def _lacks_solo_blocks(effect: Effect) -> bool:
-    """Return whether an effect has no decision because there are too few solo samples, and its pair must not decide it.
+    """Return whether an effect has no decision because only solo samples may decide it, and there are too few of them.
 
-    A pair is two systems measured at once; a solo sample has the machine to itself. Between different systems, only solo
-    samples may decide.
+    A solo sample has the machine to itself; a pair is two systems measured at once. Between different systems, pairs
+    may not decide.
     """
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 
@@ -344,7 +345,7 @@ def _describe_lost(findings: Sequence[RowEffect]) -> str:
 
 
 def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> str:
-    """Return why the loads of a run cannot show the effect of a variant, and what to do; empty if the reason is unknown."""
+    """Return why the loads of a run cannot show a variant's effect, and what to do about it; empty if the reason is unknown."""
     metric, reason = summary.primary.get(arm), ""
     if not summary.disturbed:
         if not findings:
@@ -428,7 +429,7 @@ def explain_inconclusive(effect: Effect) -> str:
     """Return why an effect is inconclusive for another reason than a wide interval; empty if its interval is the reason.
 
     Either the A/A noise floor is larger than the equivalence margin. Or the interval lies within the margin, but pairs
-    may miss part of a cost in this metric.
+    (two variants at once) may miss part of a cost in this metric.
     """
     if effect.size.guard > effect.size.worth:
         return NOISY
@@ -498,7 +499,7 @@ def format_difference(effect: Effect) -> str:
 
 
 def format_interval(effect: Effect) -> str:
-    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks."""
+    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks (repetitions)."""
     interval = effect.estimate.interval if effect.estimate else None
     return find_metric(effect.metric).ends(*interval) if interval else ""
 

@@ -63,8 +63,8 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
 def confirm_regressions(first: Gate, second: Gate) -> Gate:
     """Combine two gates (pass/fail checks) of the same change, each measured on separate starts of the systems.
 
-    A row that is close to its bound in both measurements becomes a regression. A row that is close only in the second
-    one stays inconclusive.
+    A row is a metric at a load point. If it is close to its bound in both measurements, it becomes a regression. If it
+    is close only in the second one, it stays inconclusive.
 
     Returns:
         The second gate with these verdicts. If the first gate has no row that must be measured again, the first gate.

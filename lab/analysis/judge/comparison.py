@@ -60,14 +60,16 @@ class ComparedRow:
         base: The numbers of the first side.
         other: The numbers of the second side.
         estimate: The effect of the second side against the first; None if the two are not compared.
-        size: The thresholds that the effect is compared with. They are those of the run's table if it has this effect.
-            If not, `guard` is the larger A/A noise floor (the effect of a baseline against itself) of the two sides.
+        size: The thresholds for the decision (equivalence margin and noise floor). They are those of the run's table if
+            it has this effect. If not, `guard` is the larger A/A noise floor (effect of a baseline against itself) of
+            the sides.
         decision: The decision about the effect.
         holm_p: The p-value, adjusted by Holm's method; None without an interval.
         notes: Notes for the reader of the row. For a row that is not judged, they include the reason.
-        primary: True if the run's table claims differences in this metric. Such rows are adjusted together.
-        baseline_move: For two runs, the same effect for the baseline that both have with equal manifests. It shows how
-            much the baseline changed between the runs. None without such a baseline.
+        primary: True if the run's table claims differences in this metric. The p-values of such rows are adjusted
+            together.
+        baseline_move: For two runs, how much this metric changed between them for the baseline that both have with
+            equal manifests. None without such a baseline.
         bound: True if the load generator limited one side, so that its number is only a bound
             (`lab.analysis.judge.rulings`). An effect that is neither better nor worse may then have any size.
 
@@ -98,14 +100,14 @@ class ComparedRow:
     def tested(self) -> bool:
         """True if the row's p-value takes part in the joint adjustment by Holm's method.
 
-        It does not if all values of both sides are equal. The p-value can then only be 1, so leaving it out is no
-        selection (Tarone 1990).
+        It does not if all values of both sides are equal. Its p-value can then only be 1, so it may be left out without
+        a bias (Tarone 1990).
         """
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
 
     def decided(self, decision: Decision, holm_p: float | None, primary: bool = False) -> ComparedRow:
-        """Return this row with its decision, and with a note why no difference is claimed if the reason is known.
+        """Return this row with its decision and, if no difference is claimed for a known reason, a note with the reason.
 
         Args:
             decision: The decision.
@@ -127,7 +129,7 @@ class ComparedRow:
 
     @property
     def place(self) -> str:
-        """The phrase for people that names the row's arm and load point: `keepalive at ceiling`.
+        """The phrase for people that names the row's arm (variant) and load point: `keepalive at ceiling`.
 
         If the two sides are different arms, both are named: `keepalive against baseline at ceiling`.
         """
@@ -138,8 +140,8 @@ class ComparedRow:
     def fell(self) -> str:
         """The phrase about how often the second side failed, if it failed in more samples than the first; otherwise empty.
 
-        Example: `6 of 10 blocks, proxy-died 4`. It names the blocks (repetitions) that count and the reasons of the
-        failures.
+        Example: `6 of 10 blocks, proxy-died 4`. It has the number of blocks (repetitions) with a result, and the
+        reasons of the failures.
         """
         return describe_failures(
             self.other.invalid, self.base.invalid, f"{self.counted[1]} of {format_blocks(self.begun[1])}"
@@ -149,7 +151,7 @@ class ComparedRow:
     def unserved(self) -> bool:
         """True if the first side served its offered rate and the second side did not.
 
-        The second side then has no valid block. For disrupted loads it is always False.
+        The second side then has no valid block (repetition). For disrupted loads it is always False.
         """
         base, other = self.counted
         return self.relative and base > 0 and not other and any(reason.unserved for reason in self.other.invalid)
@@ -207,7 +209,7 @@ def build_rows(
         meeting: The two runs that are compared; for arms of one run, this run twice.
         points: The load points of the first run to compare at.
         pairs: The arms (variants) to compare: (arm of the first run, arm of the second).
-        requested: Outcomes of disruptions that get a row even if they are 0 in every block.
+        requested: Outcomes of disruptions that get a row even if they are 0 in every block (repetition).
         effects: For one run, the effects of its table, whose decisions the rows take. Empty for two runs.
 
     """
@@ -220,11 +222,11 @@ def build_rows(
 
 
 def _list_outcomes(base: ArmCell, other: ArmCell, requested: Collection[str]) -> Iterator[str]:
-    """Yield the outcomes of a disruption that get a row in a comparison of two arms.
+    """Yield the outcomes of a disruption that get a row in a comparison of two arms (variants).
 
-    An outcome gets a row if one direction of it is better and it is not 0 in every block of both arms. Outcomes that
-    are requested, or that tables always show, may be 0 everywhere. If neither arm has a valid block, these are
-    ALWAYS_SHOWN_OUTCOMES and the requested ones.
+    An outcome (metric of a disruption) gets a row if less or more of it is better, and if it is not 0 in every block
+    (repetition) of both arms. Outcomes that are requested, or that tables always show, may be 0. If neither arm has a
+    valid block, only ALWAYS_SHOWN_OUTCOMES and the requested outcomes get a row.
 
     Args:
         base: The samples of the first arm.
@@ -304,8 +306,7 @@ def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
     """Return which side's values by block (repetition) form two separate clusters, as text; empty if neither side's do.
 
     With two clusters, no difference is estimated, because no average describes them. If both sides are of one run, the
-    ratios of the two sides by block are examined as well. Blocks of two runs do not belong together, so there are no
-    ratios then.
+    ratios of the two sides by block are examined as well.
     """
     arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name
@@ -315,7 +316,7 @@ def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
 
 
 def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) -> Ruling:
-    """Return the ruling on whether two arms are compared in a metric, with the reason if they are not."""
+    """Return the ruling on whether two arms (variants) are compared in a metric, with the reason if they are not."""
     first, second = meeting.base.tool(base), meeting.other.tool(other)
     if first.differs(second):
         return Ruling(f"generators differ: {first} / {second}")
@@ -354,8 +355,8 @@ def _estimate_baseline_move(meeting: ComparedRuns, base: ArmCell, other: ArmCell
     """Estimate how much a metric of the common baseline changed between two runs.
 
     Returns:
-        The change. None within one run, if the two sides are the baseline itself, and if the two runs have no common
-        baseline that can be compared.
+        The change. It is None if the sides are of one run or are the baseline itself, and if the two runs have no
+        common baseline that can be compared.
 
     """
     name = meeting.shared_baseline(base.arm, other.arm)
@@ -421,7 +422,7 @@ class Comparison:
         return before, after
 
     def same_settings(self, pair: tuple[str, str]) -> bool:
-        """Return whether two compared arms have equal manifests, so that no setting can explain a difference.
+        """Return whether two compared arms (variants) have equal manifests, so that no setting can explain a difference.
 
         Args:
             pair: The names of the arms: (first side, second side).
@@ -432,7 +433,7 @@ class Comparison:
 
 
 def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
-    """Return rows with their decisions, after the p-values of all these rows are adjusted together by Holm's method."""
+    """Adjust the p-values of all given rows together by Holm's method, and return the rows with their decisions."""
     results: list[ComparedRow] = []
     holm_p = adjust_p_values([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
     for row, adjusted_p in zip(rows, holm_p, strict=True):

@@ -22,7 +22,7 @@ UNBOUNDED = "not resolved, and no bound: the faster side was limited by the gene
 
 
 class Decision(StrEnum):
-    """The decision about an effect (an arm against its baseline), or the reason why there is no decision.
+    """The decision about an effect (of a variant against its baseline), or the reason why there is no decision.
 
     The decisions are equivalent, better, worse and inconclusive. `NO_INTERVAL` and the members after it are reasons.
     """

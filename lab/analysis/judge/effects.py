@@ -61,7 +61,7 @@ class Effect:
         against: The name of the baseline that the arm is compared with.
         estimate: The effect with its interval: a log-ratio, or for a disruption a difference in the metric's own unit.
             It is None if no block has both values, or if the blocks fall into two clusters.
-        size: The thresholds that the effect is compared with, on the same scale.
+        size: The thresholds for the decision (equivalence margin and noise floor), on the effect's scale.
         decision: The decision about the effect.
         primary: True if the metric is the arm's primary one, the only one in which a difference is claimed.
         note: For an effect without a decision, the reason why the load cannot show it (`lab.analysis.judge.rulings`).
@@ -73,7 +73,7 @@ class Effect:
             measured alone) give it.
         beside: The pair's effect, if there is a pair but solo samples decide; otherwise None.
         level_s: For a metric of CPU time per request, the baseline's CPU seconds per request. They come from solo
-            samples, or from the pair without any. None for other metrics, or if unknown.
+            samples or, if there are none, from the pair. None for other metrics, or if unknown.
 
     """
 
@@ -92,12 +92,15 @@ class Effect:
 
     @property
     def claimed(self) -> bool:
-        """True if the effect is claimed: it is significantly better or worse in the arm's primary metric."""
+        """True if the run claims this effect: it is decided as better or worse, and in the arm's primary metric."""
         return self.decision.resolved and self.primary
 
     @property
     def marked(self) -> bool:
-        """True if the effect is better or worse in a metric other than the primary one; tables mark it without claiming it."""
+        """True if the effect is decided as better or worse, but not in the primary metric.
+
+        Tables only mark such an effect, because a run claims differences in the primary metric alone.
+        """
         return self.decision.resolved and not self.primary
 
     @property
@@ -137,8 +140,8 @@ Interval = tuple[float, float, float]
 class EffectCost:
     """An effect on the CPU time of a request, in seconds instead of per cent.
 
-    Seconds can be transferred to other baselines better than per cent, which depend on the baseline's cost. The
-    interval leaves out the uncertainty of the baseline's cost: it is the interval of the ratio times that cost.
+    Seconds can be transferred to another baseline better than per cent, which depend on the baseline's cost. The
+    interval is that of the ratio times the baseline's cost; the uncertainty of this cost is left out.
 
     Attributes:
         level_s: The CPU seconds per request of the baseline.
@@ -197,8 +200,8 @@ class RunQuestions:
     Attributes:
         primary: Name of the arm (variant in the run) → its primary metric. For an arm without one (None) no difference
             is claimed.
-        needs: Name of the arm → what its effect requires that no load of the lab has, or empty for nothing. If it
-            requires something, no effect of the arm is judged at steady loads.
+        needs: Name of the arm → what its effect requires that no load of the lab has; empty if it requires nothing. If
+            it requires something, the arm's effects at steady loads get no decision.
         solo: (arm, load point) → the reason why solo samples (each arm measured alone) decide, as in `Design.places`.
             It is empty if the pair (both measured at once) decides.
         worth: The equivalence margin, as a share (0.02 = 2 %).
@@ -258,10 +261,10 @@ class Effects:
         ]
 
     def _list_effects(self, arm: Arm, baseline: str, point: LoadPoint) -> Iterator[Effect]:
-        """Yield the effects of an arm at a load point as they are before decisions are made.
+        """Yield the effects of an arm (variant) at a load point as they are before decisions are made.
 
-        An effect that will be decided is yielded as inconclusive. A disruption has an effect in each primary metric,
-        and in each metric that was measured and has a better direction.
+        An effect that will get a decision is yielded as inconclusive. A disruption has an effect in each primary
+        metric, and in each metric that was measured and of which less or more is better.
         """
         primary_metrics, rulings, solo = (
             self._list_primary_metrics(arm, point),
@@ -326,7 +329,7 @@ class Effects:
             )
 
     def _explain_solo(self, arm: Arm, point: LoadPoint) -> str:
-        """Return why solo samples (each arm measured alone) decide at a load point, and not the pair measured at once.
+        """Return why solo samples (each variant measured alone) decide at a load point, and not the pair (both measured at once).
 
         The result is empty if the pair decides.
         """
@@ -336,7 +339,7 @@ class Effects:
     def _choose_sides(
         self, arm: Arm, point: LoadPoint, metric: str
     ) -> tuple[CellPair, Scheme | None, stats.Estimate | None]:
-        """Choose whether a pair (both arms measured at once) or solo samples give the effect of an arm in a metric.
+        """Choose whether a pair (both arms measured at once) or solo samples give the effect of an arm (variant) in a metric.
 
         Returns:
             Three parts: the samples of the arm and its baseline whose ratio is the effect; the kind of pair, or None
@@ -352,9 +355,10 @@ class Effects:
         return (pair, point.scheme, None) if estimate is not None else (solo_cells, None, None)
 
     def _list_rulings(self, arm: Arm, point: LoadPoint) -> dict[str, Ruling]:
-        """Return metric → the ruling on whether the arm's effect in this metric is judged at a load point.
+        """Return metric → the ruling on whether the arm's effect in this metric gets a decision (is judged) at a load point.
 
-        The baseline against itself (A/A) is judged in every metric in which a variant with this baseline is judged.
+        The baseline against itself (A/A) is also judged in every metric in which a variant with this baseline is
+        judged.
         """
         if point.has_outcome:
             solo_cells = self.cells.apart(arm, point)
@@ -382,10 +386,10 @@ class Effects:
         return [point for point in self.cells.plan.points if not point.has_outcome]
 
     def _list_users(self, arm: Arm) -> list[Arm]:
-        """Return the variants whose baseline is the one that an A/A arm repeats; empty for any other arm.
+        """Return the variants that are compared with the same baseline as an A/A arm; empty for any other arm.
 
-        An A/A arm is a second measurement of a baseline. Its result is the noise floor of all variants with that
-        baseline.
+        An A/A arm is a second measurement of a baseline. It gives the noise floor (the size below which no difference
+        is decided) for all variants with that baseline.
         """
         arms = self.cells.plan.arms if arm.role == "again" else ()
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
@@ -393,9 +397,9 @@ class Effects:
     def _list_primary_metrics(self, arm: Arm, point: LoadPoint) -> set[str]:
         """Return the metrics in which a run's table claims or shows the effect of an arm at a load point.
 
-        For a variant it is its primary metric, or the metric that replaces it at this load. For the baseline against
-        itself (A/A) these are the metrics of all variants with this baseline, at a steady load only those that are
-        judged there. If there are none, they are default metrics of the load.
+        For a variant, this is its primary metric, or the metric that replaces it at this load. For the baseline against
+        itself (A/A), it is the metrics of all variants with this baseline. At a steady load, metrics without a decision
+        are left out. If no metric remains, it is default metrics of the load.
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}
@@ -436,15 +440,15 @@ def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str,
 
 
 def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: float) -> Thresholds:
-    """Return the thresholds that an effect between two arms is compared with.
+    """Return the thresholds that an effect between two arms (variants) is compared with.
 
     Args:
         metric: The metric's name in the catalogue.
         sides: The samples of the two arms.
         noise_floor: The A/A noise floor (the effect of the baseline against itself): a log-ratio, or for a disruption a
             difference in the metric's own unit.
-        worth: The equivalence margin as a share. For a difference, the margin is this share of the baseline's absolute
-            value, and at least the smallest difference that the metric resolves.
+        worth: The equivalence margin as a share. If the metric is compared by difference, the margin is this share of
+            the baseline's absolute value, and at least the smallest difference that the metric resolves.
 
     """
     if METRICS[metric].ratio:
@@ -455,11 +459,11 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
 
 
 def lengths_agree(pair: CellPair, metric: str) -> bool:
-    """Return whether a pair can show a metric: its ratio of rates must not depend on the length of the time slices.
+    """Return whether a pair's ratio of rates is independent of the length of its time slices, so that the pair can show it.
 
-    An interleaved pair runs its two arms in alternating slices of time, shorter ones in some blocks and longer ones in
-    others. More than two lengths occur, because slices are shorter in blocks in which the machine was faster. For other
-    kinds of pairs, and for metrics other than the rate, the result is True.
+    An interleaved pair runs its two arms (variants) in alternating slices of time. Some blocks (repetitions) have short
+    slices and others long ones, and the ratios of both groups are compared. For other kinds of pairs, and for metrics
+    other than the rate, the result is True.
 
     Args:
         pair: The samples of both sides of the pair.
@@ -491,9 +495,9 @@ def outcome_metric(metric: str | None, point: LoadPoint) -> str | None:
 
 
 def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True) -> str:
-    """Return the reason not to judge an outcome of a disruption, if its value is unknown in some blocks (repetitions).
+    """Return the reason why an outcome of a disruption gets no decision: its value is unknown in some blocks (repetitions).
 
-    The result is empty if the value is known in all blocks.
+    The reason is empty if the value is known in all blocks.
 
     Args:
         arm: The samples of the arm.

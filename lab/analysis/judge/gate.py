@@ -81,13 +81,13 @@ class Bounds:
         return self.regression if row.metric in metrics else None
 
     def concern(self, point: LoadPoint) -> bool:
-        """Return whether there is a bound for the kind of a load point, which is steady or disrupted."""
+        """Return whether there is a bound for loads of a load point's kind: steady or disrupted loads."""
         return bool(self.more) if point.has_outcome else self.regression is not None
 
 
 @dataclass(frozen=True, slots=True)
 class GatedRow:
-    """A row of a comparison, judged by a gate: it has a bound and a verdict (regression, passed or inconclusive).
+    """A row of a comparison that a gate judged, with its bound and its verdict (regression, passed or inconclusive).
 
     A gate checks whether a candidate is worse than a base by more than a bound.
     """
@@ -120,18 +120,18 @@ class GatedRow:
 
     @property
     def metric(self) -> str:
-        """The name of the row's metric, for people."""
+        """The name of the metric of this row of a gate (pass/fail check), for people."""
         return find_metric(self.row.metric).title
 
     @property
     def worst(self) -> float | None:
-        """The largest loss that the interval of the row's effect allows, in the unit of its bound; None without an interval."""
+        """The largest loss that the interval of the row's effect allows, in the unit of the row's bound; None without an interval."""
         interval = self.row.estimate.interval if self.row.estimate else None
         return max(compute_loss(self.row, end) for end in interval) if interval else None
 
     @property
     def name(self) -> str:
-        """The name of the row for people, which has arm, load point and metric: `keepalive at ceiling: rate`."""
+        """The name of the row for people, which has arm (variant), load point and metric: `keepalive at ceiling: rate`."""
         return f"{self.row.place}: {self.metric}"
 
 
@@ -143,9 +143,9 @@ class Gate:
         comparison: The comparison of the candidate with the base.
         bounds: The largest losses that still pass.
         rows: The rows that have a bound, each with its verdict.
-        left_out: Sentences about rows that are not judged, and about the rows that replace them.
-        missing: The requested parts that the candidate's run lacks, as `arm keepalive` or `metric gap_s`. They count as
-            inconclusive.
+        left_out: Sentences about rows that are not judged, with the rows that replace them.
+        missing: The requested parts that the candidate's run lacks, as `arm keepalive` or `metric gap_s`. A gate with a
+            missing part cannot pass.
 
     """
 
@@ -156,12 +156,12 @@ class Gate:
     missing: tuple[str, ...]
 
     def of(self, verdict: GateVerdict) -> list[GatedRow]:
-        """Return the rows with a given verdict, without rows that do not count for the gate's verdict."""
+        """Return the rows with a given verdict, without rows that are only listed and left out of the gate's verdict."""
         return [row for row in self.rows if row.verdict == verdict and row.decides]
 
     @property
     def to_measure_again(self) -> list[GatedRow]:
-        """The rows of the gate that must be measured again, because their regression is close to the bound.
+        """The rows of the gate (pass/fail check) to measure again, because they are worse by little more than their bound.
 
         The result is empty if some other row is already a clear regression.
         """
@@ -181,8 +181,8 @@ class Gate:
     def footnotes(self) -> list[str]:
         """The notes to print below the rows of a gate.
 
-        First come the differences between the two runs, then what is left out. Last come notes of single rows that
-        their verdicts do not mention: blocks that do not count, failed requests, changes of the baseline.
+        First come the differences between the two runs, then the rows that are left out. Last come notes of single rows
+        that their verdicts do not mention, such as blocks (repetitions) without a result, or failed requests.
         """
         names_of: dict[str, list[str]] = {}
         for gated in self.rows:
@@ -231,7 +231,7 @@ def format_limit(row: ComparedRow, limit: float) -> str:
 
 
 def classify_row(row: ComparedRow, limit: float) -> Case:
-    """Return the case (see `Case`) that a row of a comparison is against its bound, such as `worse` or `within`.
+    """Return where the effect in a row of a comparison lies relative to the row's bound, such as `worse` or `within` (see `Case`).
 
     Args:
         row: The row.
@@ -254,7 +254,7 @@ def classify_row(row: ComparedRow, limit: float) -> Case:
 
 
 def describe_breakage(row: ComparedRow) -> str:
-    """Describe how the candidate failed if it has no valid block, as `proxy-died 6`; empty if it has one.
+    """Describe how the candidate failed if it has no valid block, as `proxy-died 6`; empty if it has a valid one.
 
     A block is a repetition. The result is also empty if the base has fewer than six valid blocks.
     """
@@ -269,8 +269,8 @@ def choose_rows(
 ) -> tuple[list[ComparedRow], list[str]]:
     """Choose the rows of a comparison that a gate judges against bounds.
 
-    A row is left out if its load can never show its metric. If its effect may not be judged, the row of another metric
-    replaces it, unless the user named the metrics.
+    A row is left out if its load can never show its metric. If its effect gets no decision for another reason, the row
+    of another metric replaces it, unless the user named the metrics.
 
     Args:
         comparison: The comparison.
@@ -318,11 +318,11 @@ def choose_rows(
 def mark_undetectable(
     comparison: Comparison, judged: Sequence[GatedRow], bounds: Bounds
 ) -> tuple[tuple[GatedRow, ...], list[str]]:
-    """Mark the inconclusive rows of a gate that cannot be decided, so that they do not count for its verdict.
+    """Mark inconclusive rows that the run is too imprecise to decide, so that the verdict of the gate leaves them out.
 
-    Such a row's minimum detectable effect is above its bound. Only latencies at offered rates are marked, and only if
-    the user named no metrics. If all rows are inconclusive, none is marked, because a gate must not pass without any
-    row.
+    A gate is a pass/fail check. A row is too imprecise if its minimum detectable effect is above its bound. Only
+    latencies at offered rates are marked, and only if the user named no metrics. If all rows are inconclusive, none is
+    marked, because a gate must not pass without any row.
 
     Args:
         comparison: The comparison.

@@ -55,7 +55,7 @@ class CellStats:
 
 @dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """The load generator that loaded one arm at one load point.
+    """The load generator that loaded one arm (variant) at one load point.
 
     Attributes:
         name: The generator's name.
@@ -114,7 +114,7 @@ class RunCells:
 
     @property
     def arms(self) -> Mapping[str, Arm]:
-        """The arms of a run (its variants, baselines and direct references) by name."""
+        """Name → arm of the run, which is a variant, a baseline, or the direct reference (backend without a proxy)."""
         return {arm.name: arm for arm in self.record.arms}
 
     @property
@@ -123,7 +123,7 @@ class RunCells:
         return [point for point in self.record.points if not point.control]
 
     def at(self, arm: str, point: str) -> ArmCell | None:
-        """Return the solo samples (measured alone) of an arm at a load point.
+        """Return the solo samples (measured alone) of an arm (variant) at a load point.
 
         Args:
             arm: The name of the arm.
@@ -138,7 +138,7 @@ class RunCells:
 
     @property
     def complete(self) -> bool:
-        """True if every planned block (repetition) of every arm of the run has a sample, valid or not.
+        """True if every planned block (repetition) of every arm (variant) of the run has a sample, valid or not.
 
         Control runs (loads without their disruption) are not checked.
         """
@@ -146,13 +146,13 @@ class RunCells:
         return all(cell.tried >= cell.planned_blocks for cell in cells)
 
     def stats(self, cell: ArmCell, metric: str, side: ArmCell) -> CellStats:
-        """Return the numbers of an arm at a load point in one metric, for one side of a comparison.
+        """Return the numbers of an arm (variant) at a load point in one metric, for one side of a comparison.
 
         Args:
             cell: The arm's solo samples (measured alone), which give the absolute values.
             metric: The metric's name in the catalogue.
-            side: The samples that are compared, which give the blocks and invalid samples: the arm's samples in a pair,
-                or its solo samples.
+            side: The arm's samples that are compared, either those in a pair (two variants at once) or the solo ones.
+                Blocks and invalid samples are taken from them.
 
         """
         return CellStats(
@@ -200,17 +200,17 @@ class ComparedRuns:
 
     @property
     def loads(self) -> list[LoadPoint]:
-        """The load points that decide in which metrics two arms are compared.
+        """The load points of the comparison, on which it depends in which metrics two arms (variants) are compared.
 
-        Latency, for example, is not compared at a closed loop if another point offers a rate. For one run these are its
-        steady points, for two runs the points that both have.
+        Latency, for example, is not compared at a closed loop if another point has an offered rate. The points are the
+        steady ones of a single run, or those that two runs have in common.
         """
         if not self.paired:
             return list(self.points.values())
         return [point for point in self.base.record.points if not point.has_outcome]
 
     def name(self, cell: ArmCell, base: ArmCell) -> str:
-        """Return the name of a side for a note: the name of its arm for one run, `base` or `other` for two runs.
+        """Return the name of a side for a note: the name of its arm (variant) for one run, `base` or `other` for two runs.
 
         Args:
             cell: The samples of the side to name.
@@ -222,16 +222,16 @@ class ComparedRuns:
         return FIRST if cell is base else SECOND
 
     def variants(self, base: Arm, other: Arm) -> tuple[VariantRecord, VariantRecord]:
-        """Return the variants of two arms: that of an arm of the first run, and that of an arm of the second run."""
+        """Return the variant of an arm of the first run, and the variant of an arm of the second run."""
         return self.base.record.variants[base.variant], self.other.record.variants[other.variant]
 
     def same_settings(self, base: Arm, other: Arm) -> bool:
-        """Return whether an arm of the first run and an arm of the second run have equal manifests."""
+        """Return whether an arm (variant) of the first run and an arm of the second run have equal manifests."""
         before, after = self.variants(base, other)
         return before.manifests_sha256 == after.manifests_sha256
 
     def shared_baseline(self, base: Arm, other: Arm) -> str | None:
-        """Return the name of the baseline that two arms share: both runs have it, with equal manifests.
+        """Return the name of the baseline that two arms (variants) share: both runs have it, with equal manifests.
 
         Args:
             base: The arm of the first run, whose baseline is tried first.
@@ -249,7 +249,7 @@ class ComparedRuns:
         return None
 
     def remarks(self, base: ArmCell, other: ArmCell) -> Iterator[str]:
-        """Yield the notes about two sides of a comparison that hold for every metric, such as the number of missing blocks."""
+        """Yield the notes about two sides of a comparison that hold for every metric, such as the number of missing blocks (repetitions)."""
         for cell in (base, other):
             if remark := _describe_missing(cell):
                 yield f"{self.name(cell, base)}: {remark}"
@@ -269,7 +269,7 @@ class ComparedRuns:
 
 
 def _describe_missing(cell: ArmCell) -> str:
-    """Describe which blocks (repetitions) of an arm do not count: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
+    """Describe why blocks (repetitions) of an arm (variant) have no result: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
     total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
     reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
     parts = [
@@ -332,8 +332,8 @@ def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
 def _strip_load(point: LoadPoint) -> LoadPoint:
     """Return a load point without the keys that do not describe its load, so that two loads can be compared.
 
-    These keys are its name, its generator (which is compared by the samples), the reason why it is not paired, and the
-    number of attempts.
+    These keys are its name, the reason why it is not paired, the number of attempts, and its generator, because samples
+    record which generator they really used.
     """
     return point.model_copy(update={"name": "", "generator": "", "alone": "", "attempts": 1})
 

@@ -67,12 +67,12 @@ class SummaryRow:
 
     @property
     def point(self) -> LoadPoint:
-        """The load point at which the arm of a table's row was measured."""
+        """The load point at which the arm (variant) of a table's row was measured."""
         return self.cell.point
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The changes of rate or CPU time within the samples of the row's arm, or else of its baseline; None if all are steady.
+        """The changes of rate or CPU time within the samples of the row's arm (variant), or else of its baseline; None if all are steady.
 
         If there is such a change, no effect is computed.
         """
@@ -80,7 +80,7 @@ class SummaryRow:
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples of the row's arm that count: its solo samples, or its samples in pairs if it has no solo ones.
+        """The samples of the row's arm (variant) from which its results are computed: solo samples or, if it has none, samples in pairs.
 
         A solo sample is measured alone, a pair is two arms measured at once. The result is empty for a load with a
         disruption, with streams of events or with WebSockets.
@@ -93,8 +93,8 @@ class SummaryRow:
     def change(self) -> UnsteadyArm | None:
         """The lasting changes of rate or CPU time within an arm's samples under a sustained load (minutes, `--sustained`).
 
-        Such samples count although they are not steady. The result is None if they do not change, and for any other
-        load.
+        Results are computed from such samples although they are not steady. The property is None if there is no such
+        change, and for any other load.
         """
         return lasting_change(list(self.cell.counted.values())) if self.point.sustained else None
 
@@ -102,16 +102,18 @@ class SummaryRow:
     def shown(self) -> tuple[Effect, ...]:
         """The effects that the effect column of the table shows in this row: for a variant, the one in its primary metric.
 
-        For the baseline against itself (A/A), these are the effects in the primary metrics of all variants with this
-        baseline that are judged at this load. If there are none, they are the effects in default metrics of the load.
+        For the baseline against itself (A/A), they are the effects in the primary metrics of all variants with this
+        baseline, as far as they get a decision. If no metric remains, they are the effects in default metrics of the
+        load.
         """
         return tuple(effect for effect in self.effects if effect.primary)
 
     @property
     def generator_limited(self) -> bool:
-        """True if the load generator was the limit in a counted closed-loop solo sample of the row's arm or of its baseline.
+        """True if the load generator was the limit in a closed-loop sample of the row's arm (variant) or of its baseline.
 
-        A solo sample is measured alone. Samples of pairs (two arms measured at once) are not examined.
+        Only solo samples (measured alone) from which results are computed are examined, and no pairs (two arms at
+        once).
         """
         return any(True in find_generator_limits(cell.counted.values()) for cell in (self.cell, self.base) if cell)
 
@@ -161,9 +163,9 @@ class Summary:
     def complete(self) -> bool:
         """True if every arm of the run has all samples that the verdicts about variants need.
 
-        An arm (variant) needs a counted sample in every planned block (repetition) of each load point. Two outcomes
-        suffice instead: its samples are not steady, or their validity depends on what was measured before. The direct
-        reference is not checked, because no verdict needs it.
+        An arm (variant) needs a usable sample in every planned block (repetition) of each load point. Two other
+        findings are as good: its samples are not steady, or their validity depends on what was measured before. The
+        direct reference (no proxy) is not checked, because no verdict needs it.
         """
         return all(
             row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
@@ -181,7 +183,7 @@ class Summary:
         return [row for row in self.rows if row.point.name == point.name]
 
     def control_of(self, row: SummaryRow) -> SummaryRow | None:
-        """Return the row of the control run: the same arm under the same load without the disruption; None without a control."""
+        """Return the row of the control run: the same arm (variant) under the same load without the disruption; None without a control."""
         control = find_control(self.points, row.point)
         return next(
             (candidate for candidate in self.rows if candidate.arm == row.arm and candidate.point == control), None
@@ -195,8 +197,9 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
         rows: The rows of all arms at one disrupted load.
 
     Returns:
-        `p99`, or `p50` if an arm has too few answers for p99. None for control runs, if an arm has too few answers for
-        `p50` as well, and if no sample counts. Arms without a counted sample are not considered.
+        `p99`, or `p50` if an arm has too few answers for p99. It is None if an arm has too few for `p50` as well, and
+        for control runs (loads without their disruption). Arms without a usable sample are not considered; None if
+        there is no other arm.
 
     """
     slowdowns = [set(row.cell.slowdowns) for row in rows if row.cell.valid_blocks and not row.point.control]
@@ -206,9 +209,9 @@ def choose_slowdown_percentile(rows: Sequence[SummaryRow]) -> str | None:
 def compute_misleading_gaps(row: SummaryRow) -> dict[str, float]:
     """Return metric → gap, for metrics in which a row's absolute values contradict the effect that its pair shows.
 
-    A pair is two arms measured at once. Absolute values come from solo samples, minutes apart, so the ratio of two rows
-    of the table varies more. The ratio contradicts the pair if it is more than 5 % (CONTRADICTION_SHARE) outside the
-    pair's 95 % interval. The gap is the log of that ratio minus the pair's effect.
+    A pair is two arms (variants) measured at once. Absolute values come from solo samples (measured alone), minutes
+    apart, so the ratio of two rows of the table varies more. The ratio contradicts the pair if it is more than 5 %
+    (CONTRADICTION_SHARE) outside the pair's 95 % interval. The gap is the log of that ratio minus the pair's effect.
     """
     gaps: dict[str, float] = {}
     for effect in row.effects if row.base is not None else ():

@@ -65,7 +65,7 @@ DRAWS, SEED = 2000, 2511
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The ruling on whether the effect of an arm in one metric gets a decision (is judged).
+    """The ruling on whether the effect of an arm (variant) in one metric gets a decision (is judged).
 
     Attributes:
         why: The reason why the effect is not judged; empty if it is judged.
@@ -81,7 +81,7 @@ class Ruling:
 
 
 def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
-    """Return whether the load generator was the limit in all, some or none of the closed-loop samples.
+    """Return, as a set of answers, whether the load generator was the limit in all, some or none of the closed-loop samples.
 
     Returns:
         {True} if it was the limit in all of them, {False} if in none, {True, False} if in some. The set is empty
@@ -92,7 +92,7 @@ def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
 
 
 def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint], pairs: bool = True) -> Ruling:
-    """Rule whether the effect of an arm against its baseline in a metric is judged (gets a decision) at a steady load.
+    """Rule whether an arm's effect against its baseline in one metric gets a decision (is judged) at a steady load.
 
     Args:
         metric: The metric's name in the catalogue.
@@ -135,7 +135,7 @@ def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint
 
 
 def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], middles: tuple[float, float]) -> bool:
-    """Return whether dropped connections explain a difference of latencies, so that it is not due to the generator's limit.
+    """Return whether dropped connections explain a difference of latencies, which then is not due to the generator's limit.
 
     Three things must hold. The larger latency is beyond the kernel's first retransmission (1 s), the smaller is below
     half of it, and the slower side dropped connections in every sample.
@@ -159,7 +159,7 @@ def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], re
 
     - rate → p99: at an offered rate, in a sweep that has no closed loop to measure a rate.
     - rate → CPU per request: at a closed loop that the load generator limited.
-    - any → rate of good answers: where errors are the subject and too many requests failed for other metrics.
+    - any → rate of good answers: if so many requests failed that other metrics would mix answers and errors.
 
     The choice follows from the load, from what was the limit, and from whether requests failed. It never depends on the
     size of an effect.
@@ -168,7 +168,7 @@ def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], re
         metric: The variant's primary metric.
         point: The load point.
         points: The steady load points of the sweep.
-        reasons: Metric → why it is not judged at the point. A metric that is absent, or has an empty reason, is judged.
+        reasons: Metric → the reason why it gets no decision at the point; absent or empty if it gets one.
 
     """
     given = point.rate_rps is not None and "errors" not in point.subject
@@ -192,15 +192,14 @@ def select_failures(invalid: Mapping[Reason, int]) -> dict[Reason, int]:
 
 
 def describe_failures(arm: Mapping[Reason, int], base: Mapping[Reason, int], counted: str) -> str:
-    """Describe how often an arm failed to do its work, if it failed in more samples than its baseline.
+    """Describe how often an arm (variant) failed to do its work, if it failed in more samples than its baseline.
 
-    The blocks (repetitions) that remain of such an arm are not representative: the missing ones may have been its
-    worst.
+    The remaining blocks (repetitions) of such an arm are not representative: the missing ones may have been its worst.
 
     Args:
         arm: Reason of invalidity → number of the arm's samples.
         base: Reason of invalidity → number of the baseline's samples.
-        counted: How many of the arm's blocks count, as `6 of 10 blocks`.
+        counted: How many of the arm's blocks have a result, as `6 of 10 blocks`.
 
     Returns:
         The description, as `6 of 10 blocks, proxy-died 4`; empty if the arm did not fail more often.
@@ -219,8 +218,8 @@ def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tupl
         metric: The metric's name in the catalogue.
         arm: The samples of the arm.
         base: The samples of the arm that it is compared with.
-        pairs: True to return geometric means over the blocks that both have (one run), False to return the median of
-            each side's blocks (two runs).
+        pairs: True to return geometric means over the blocks (repetitions) that both have (one run), False to return
+            the median of each side's blocks (two runs).
 
     """
     arm_values, base_values = arm.known(metric), base.known(metric)
@@ -243,10 +242,10 @@ class PairNoise:
 
     Attributes:
         metric: The metric's name in the catalogue.
-        scheme: How both measurements were made: as this kind of pair (at once), or None if each had the machine to
+        scheme: The kind of pair (both measured at once) in which they were compared; None if each had the machine to
             itself.
-        load: The kind of pair that is usual at this load: interleaved slices for a closed loop, together for an offered
-            rate.
+        load: The kind of load, named by its usual kind of pair: interleaved slices (a closed loop), or both sides
+            concurrently (an offered rate).
         sd: The standard deviation of the log-ratio in one block (repetition).
         rounds: The number of rounds (repetitions of the measurement) from which it is computed.
 
@@ -282,7 +281,8 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
     """Return the smallest plausible share of a known cost that pairs show (1 = all): the lower end of a 95 % interval.
 
     A pair is two arms measured at once. The share is the cost per unit of injected work by pairs, divided by the cost
-    by solo samples. Each cost is a least-squares slope through the origin. The interval comes from resampled rounds.
+    by solo samples (measured alone). Each cost is a least-squares slope through the origin. The interval comes from
+    resampled rounds.
 
     Args:
         measurements: Committed measurements of variants with known amounts (doses) of needless work.
@@ -323,10 +323,10 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
 
 @cache
 def find_usual_gap() -> float | None:
-    """Return the usual upper limit of unexplained CPU time in a pair, as a share of the CPUs' busy time.
+    """Return the usual upper limit of unexplained CPU time in a pair (two arms at once), as a share of the CPUs' busy time.
 
-    Unexplained is the busy time that no observed process used. The limit is the 95th percentile of the committed pairs
-    (data/pairs); None if there are none.
+    Unexplained is the busy time that no observed process used. The limit is the 95th percentile over the committed
+    pairs (data/pairs); None without any.
     """
     gaps = [
         measurement.unexplained
@@ -339,9 +339,9 @@ def find_usual_gap() -> float | None:
 def list_committed_noise() -> list[PairNoise]:
     """Return how much each metric varied in the committed comparisons of baselines with themselves (data/pairs).
 
-    There is an entry for each baseline, load, metric and way of measuring (the load's kind of pair, and one after the
-    other) that has two complete rounds or more. A round (a repetition) is complete if every repeat in it is valid.
-    Loads that were not measured in pairs have no entry.
+    There is an entry for each baseline, load, metric and way of measuring: in the load's kind of pair (both at once),
+    or one after the other. It needs two complete rounds (repetitions), in which every measurement is valid. Loads that
+    were not measured in pairs have no entry.
     """
     against_itself = [measurement for measurement in read_pairs() if measurement.variant == measurement.baseline]
     loads: dict[str, Scheme] = {

@@ -139,7 +139,7 @@ def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """The effects of one arm against its baseline in each third of their sustained samples (loads of minutes).
+    """The effects of one arm (variant) against its baseline in each third of the time of their sustained samples (loads of minutes).
 
     Attributes:
         parts: Metric → the effects in the first, second and last third of the samples.
@@ -154,7 +154,7 @@ class Thirds:
     source: Source
 
     def holds(self, metric: str, effect: float) -> Literal["holds", "changes", "open"] | None:
-        """Return whether each third of the samples confirms the effect of the whole samples.
+        """Return whether each third of the samples' time confirms the effect over their whole time.
 
         Args:
             metric: The metric's name in the catalogue.
@@ -174,7 +174,7 @@ class Thirds:
         return "holds" if significant else "open"
 
     def settle(self, effect: Effect) -> Effect:
-        """Return the effect, made inconclusive if it is better or worse over whole samples but not in each third of them."""
+        """Return the effect, or an inconclusive one if it is better or worse over whole samples but not in each third of them."""
         taken = effect.decision.resolved and self._fails(effect)
         return replace(effect, decision=Decision.INCONCLUSIVE) if taken else effect
 
@@ -216,16 +216,16 @@ class Thirds:
 
 
 def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
-    """Return the lasting changes of rate or CPU time within the sustained samples of one arm at one load; None without any."""
+    """Return the lasting changes of rate or CPU time within the sustained samples of one arm (variant) at one load; None without any."""
     return find_unsteadiness([sample.steadiness.change if sample.steadiness else None for sample in samples])
 
 
 def compute_thirds(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
-    """Compute the effects of an arm against its baseline in each third of their sustained samples (loads of minutes).
+    """Compute the effects of an arm (variant) against its baseline in each third of their sustained samples (loads of minutes).
 
     Args:
-        arm: Block (number of the repetition) → the counted sample of the arm.
-        base: Block → the counted sample of the baseline. Only blocks that both have are used.
+        arm: Block (number of the repetition) → the sample used for the arm.
+        base: Block → the sample used for the baseline. Only blocks that both have are used.
         seconds: The function that reads the running totals within a sample.
 
     Returns:

@@ -121,10 +121,10 @@ def classify_trial(
 def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
     """Return what was the limit when a rate failed, by the first of these rules that applies.
 
-    - `generator`: it did not end well, or was too busy for the rate.
-    - `proxy`: its CPUs were 95 % busy, and the generator's were less than 95 % busy or unknown.
-    - `generator`: its CPUs were 80 % busy.
-    - `backend`: its CPUs were 95 % busy.
+    - `generator`: the load generator did not end well, or was too busy for the rate.
+    - `proxy`: the proxy's CPUs were 95 % busy, and the generator's were less than 95 % busy or unknown.
+    - `generator`: the generator's CPUs were 80 % busy.
+    - `backend`: the backend's CPUs were 95 % busy.
     - `p99`: the sample is valid, so only its p99 was too high.
     - `unknown`: none of the above.
 
@@ -207,7 +207,9 @@ class Knee(Record):
 
 
 class KneeReport(Record):
-    """The contents of `knee.json`, which `knee --json` also prints.
+    """The contents of `knee.json`: the results of a search for knees (highest rates within the latency bound).
+
+    The command `knee --json` prints them, too.
 
     Times are seconds, rates requests per second, and shares fractions.
     """
@@ -223,12 +225,14 @@ class KneeReport(Record):
 
 
 def build_search(conditions: KneeSearch) -> KneeSearchSettings:
-    """Convert the recorded conditions of a search for knees into the settings of the search algorithm."""
+    """Convert the recorded conditions of a search for knees (highest rates within a latency bound) into the search's settings."""
     return KneeSearchSettings(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
 def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogram_of: HistogramOf) -> list[RateTrial]:
-    """Return the trials of one variant in a search for its knee, in the plan's order.
+    """Return the trials (measured rates) of one variant in a search for its knee, in the plan's order.
+
+    The knee is the highest rate within the latency bound.
 
     The list ends before the first trial that was not measured completely.
 
@@ -250,10 +254,10 @@ def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogra
 
 
 def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | RateTrial:
-    """Return the next step of a search for the knee of one variant, given its trials so far.
+    """Return the next rate in a search for the knee (highest rate within the latency bound) of one variant, or how it ends.
 
     Returns:
-        The rate to try next, or the end of the search. If the system is broken in a trial, this trial, which also ends
+        The rate to try next, or the end of the search. If the system was broken in a trial, that trial, which also ends
         the search.
 
     """
@@ -334,7 +338,7 @@ def _explain_unfinished(
 
     Args:
         record: The record of the search.
-        step: The last step of the search, or the trial that ended it because the system is broken.
+        step: The last step of the search, or the trial that ended the search because the system was broken.
         trials: The trials of the variant.
         low: The highest rate that passed; None if none did.
         high: The lowest rate that failed; None if none did.
@@ -396,11 +400,11 @@ def _find_commonest(values: Sequence[Value]) -> Value | None:
 
 
 def describe_difference(of_knee: LoadPoint, points: Sequence[LoadPoint]) -> str:
-    """Describe how the load of a search for the knee differs from loads that take their rate from this knee.
+    """Describe how the load of a search for the knee (highest rate within a latency bound) differs from loads at its share.
 
     Args:
         of_knee: The load of the search.
-        points: The load points of a sweep, whose rate is a share of the knee.
+        points: The load points of a sweep whose rate is a share of this knee.
 
     Returns:
         The differences in keys that the knee depends on (SAME), such as the page; empty if there are none.

@@ -98,8 +98,8 @@ class Line:
         what: What the key does.
         note: Further information for the user.
         source: Where the facts of the line are from.
-        there: The successor's default in ingress-nginx's words, as far as that is possible: `true` if `disableX` is
-            false.
+        there: The successor's default, expressed as a value of ingress-nginx's key if possible: `true` if the
+            successor's `disableX` is false.
         differs: The difference in a sentence; empty if there is none.
         warning: The reason to choose another value, although this one is what ingress-nginx does; empty for none.
         row: The row of the successor's table; None for an annotation that ingress-nginx does not have.
@@ -129,12 +129,12 @@ class Line:
 
     @property
     def unverified(self) -> bool:
-        """True if nobody has checked the facts about the counterpart on the successor, as the successor's table says."""
+        """True if the successor's table says that nobody has checked the facts about this counterpart of ingress-nginx's setting."""
         return "unverified" in f"{self.default} {self.note} {self.source}"
 
     @property
     def is_trap(self) -> bool:
-        """True if the key or annotation is a trap: something would behave differently after the move to the successor."""
+        """True if the key or annotation is a trap: something would behave differently after the move from ingress-nginx."""
         return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
 
 
@@ -205,7 +205,8 @@ class Migration:
         """Standing (whether the successor can do the same) → number of the migration's keys and annotations with it.
 
         The standings are `same` (already equivalent), `set` (a setting), `hand` (manual), `lost` (unsupported) and
-        `off` (the key does nothing). A key with several lines counts once, by the standing that is last in `STANDINGS`.
+        `off` (the key does nothing). A key with several standings is counted once, under the one that is last in
+        `STANDINGS`.
         """
         heaviest: dict[tuple[str, str], Standing] = {}
         for line in (*self.settings, *self.annotations):
@@ -348,7 +349,7 @@ def migrate(
 
 
 def _resolve_conflicts(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines of a migration, changed so that each setting of the successor has only one value.
+    """Yield the lines of a migration (one per key of ingress-nginx) so that each setting of the successor has one value.
 
     Two keys of ingress-nginx may have the same counterpart but request different values. The larger value is then set.
     The line of the other key becomes manual, with a note.
@@ -373,11 +374,11 @@ def _measure_magnitude(text: str) -> tuple[float, int]:
 
 
 def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[str, str], ingress: str = "") -> Line:
-    """Return the line of a migration about a key (setting) or annotation, made from one row of the successor's table.
+    """Return the result of a migration for one key (setting) or annotation, made from one row of the successor's table.
 
     Args:
         row: The row.
-        subject: What the key does, and how serious a difference is.
+        subject: What the key does, and how serious its loss is.
         key: The key, or the annotation in the form of a key.
         values: Name → value, for all keys of ingress-nginx.
         ingress: The Ingress that has the annotation; empty for a key.
@@ -419,7 +420,9 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
 
 
 def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -> str:
-    """Return the condition that a setting lacks, as words: `use-gzip: true or enable-brotli: true`; empty if it is met.
+    """Return the condition for a setting to have an effect, if it is not met: `use-gzip: true or enable-brotli: true`.
+
+    The result is empty if the condition is met.
 
     The condition is met if at least one pair holds, or if there are no pairs.
 
@@ -434,10 +437,11 @@ def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -
 
 
 def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> str:
-    """Return the successor's default in ingress-nginx's words, as far as the row's template can be inverted.
+    """Return the successor's default as the value of ingress-nginx's key that translates to it, if there is such a value.
 
-    Example: for a setting `disableX` that is false by default, the result is `true` if ingress-nginx's values are true
-    and false.
+    Example: the successor has a setting `disableX`, false by default, for a key that is true or false. The result is
+    `true`. If no value translates to the default, the result is the default itself, or `off` or `false` if the default
+    means none.
 
     Args:
         row: The row of the successor's table, which has the default and the template.
@@ -460,7 +464,7 @@ def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int
         row: The row of the successor's table.
         value: The value in ingress-nginx.
         to: The value translated for the successor; empty if there is none.
-        there: The successor's default in ingress-nginx's words.
+        there: The successor's default, expressed as a value of ingress-nginx's key.
 
     """
     truths = [TRUTH[text.lower()] for text in (there, value) if text.lower() in TRUTH]
@@ -509,7 +513,7 @@ def _find_standing(
 
 
 def _is_equal(to: str, default: str) -> bool:
-    """Return whether a value of a successor's setting equals its default.
+    """Return whether a value of a setting equals its default, on the proxy that replaces ingress-nginx.
 
     Equal are: the same text, the same amount in other units (`60s` and `1m`), and two texts that both mean nothing
     (`off` and `none`).
@@ -536,10 +540,10 @@ def _gives_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -
 
 
 def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: Annotation) -> list[Line]:
-    """Return the lines of a migration about an annotation of one Ingress.
+    """Return the results of a migration for an annotation of one Ingress.
 
     They come from the annotation's rows of the successor's table. If it has none, they come from the rows of the key
-    that does the same for all Ingresses. An annotation that ingress-nginx does not have gets a single line, with the
+    that does the same for all Ingresses. An annotation that ingress-nginx does not have gets a single result, with the
     advice to delete it.
     """
     name, key = f"{ANNOTATION}{annotation.name}", Key(f"{PREFIX}{annotation.name}", annotation.text, annotation.text)

@@ -83,8 +83,8 @@ class Subject:
 
     Attributes:
         what: What it does, in words.
-        when: The condition without which it does nothing: pairs (key of ingress-nginx, value), of which one must hold.
-            An empty value means any value that is not empty. Without pairs it always has an effect.
+        when: The condition for it to have an effect: pairs (key of ingress-nginx, value), of which one must hold. An
+            empty value means any value that is not empty. Without pairs it always has an effect.
         sides: Direction → (weight of a difference, sentence about it). The direction is 1 if the successor's value is
             more (or true), -1 if it is less (or false), 0 for any other difference. Only 0 is always present.
 
@@ -109,8 +109,8 @@ class CounterpartRow:
         note: Further information for the user.
         source: Where the facts of the row are from.
         readback: The check that reads the setting back, as YAML text; empty for none.
-        when: The condition without which the setting has no effect: pairs (key of ingress-nginx, value), of which one
-            must hold. Without pairs it always has an effect.
+        when: The condition for the setting to have an effect: pairs (key of ingress-nginx, value), of which one must
+            hold. Without pairs it always has an effect.
         differs: The sentence about the difference; if it is empty, the sentence of the key is used.
         claims: The ids of claims of published studies about this difference.
         seen: The committed measurement that shows the difference, as the table writes it: `RUN POINT METRIC`; empty for
@@ -142,7 +142,7 @@ class Table:
         about: The row `about`, whose columns have another meaning. `setting` is the program, `value` its version,
             `default` the day on which the table was checked, `note` the place where settings are written, and `source`
             the key that holds arguments there.
-        rows: Key, or annotation with `@` in front → its rows. Every key has some; annotations only if they are known.
+        rows: Key, or annotation with `@` in front → its rows. Every key has rows, an annotation only if it is known.
         extras: The rows about settings for which ingress-nginx has no key.
 
     """
@@ -160,9 +160,9 @@ def list_successors() -> list[str]:
 
 @cache
 def load_subjects() -> Mapping[str, Subject]:
-    """Return name → what it does and how serious its loss is, for each key of ingress-nginx and each known annotation.
+    """Return what each key (setting) and known annotation of ingress-nginx does, and how serious its loss is, by name.
 
-    The name of an annotation begins with `@`.
+    In the mapping, the name of an annotation begins with `@`.
     """
     return {name: subject for name, subject, _ in _read_leaving()}
 
@@ -183,9 +183,9 @@ def load_table(system: str) -> Table:
 
 
 def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], list[CounterpartRow]]:
-    """Return a system's rows, added to those of the system that its table names in the row `* like SYSTEM`.
+    """Return the rows of a system's table, merged with those of the system that it names in the row `* like SYSTEM`.
 
-    Own rows replace those of the other system.
+    If both have rows for a key, those of the system itself are kept.
 
     Returns:
         Two parts: key of ingress-nginx → its rows; and the rows about settings for which ingress-nginx has no key.
@@ -207,7 +207,7 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], lis
 
 
 def _read_row(cells: Mapping[str, str]) -> Iterator[CounterpartRow]:
-    """Yield the rows that one line of a successor's table describes.
+    """Yield the rows (settings) that one line in the table of a successor of ingress-nginx describes.
 
     A setting such as `entryPoints.{web,websecure}.x` gives one row for each name in braces. Any other setting is one
     row.
@@ -280,9 +280,9 @@ def read_rows(name: str) -> Iterator[Mapping[str, str]]:
 def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return what measurements show of the differences between ingress-nginx and its successors.
 
-    These are the differences whose rows in a successor's table name a run (column `seen`) or a published claim (`claims`). The text is
-    read from a generated part of this folder's README, which `just maintain readme` writes from runs and claims.
-    So no number is typed by hand, and `just migrate` reads no run.
+    Only differences are included whose row in a successor's table names a run (column `seen`) or a published claim
+    (`claims`). The text is read from a generated part of this folder's README. `just maintain readme` writes it from
+    the runs and the claims, so that no number is typed by hand and `just migrate` needs no run.
 
     Returns:
         (name of the successor, key of ingress-nginx or setting of the successor) → (what committed runs show, each with

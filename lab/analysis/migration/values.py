@@ -98,7 +98,7 @@ def list_names(template: str) -> set[str]:
 
 
 def _map_text(text: str, mapping: str) -> str:
-    """Map a text to another one by pairs: `true` by `true=Allow false=` → `Allow`.
+    """Map a text to another one by a list of pairs: the pairs `true=Allow false=` map `true` to `Allow`.
 
     Args:
         text: The text, already converted.
@@ -107,7 +107,8 @@ def _map_text(text: str, mapping: str) -> str:
 
     Raises:
         UntranslatableError: No pair fits the text.
-        LeaveDefaultError: The result is empty, which means that the successor's default is left.
+        LeaveDefaultError: The result is empty, which means that the successor (the proxy that is migrated to) keeps its
+            default.
 
     """
     if not mapping:

@@ -25,9 +25,9 @@ _QUOTED = re.compile(r"[{}\[\]\\^|\"<>'`#]|^[^/]")
 
 @cache
 def write_command(request: RawRequest) -> str:
-    """Return the shell command that sends a request to the proxy at `$ADDRESS`: curl, or `printf … | nc` or openssl.
+    """Return the shell command that sends a request to the proxy at `$ADDRESS`: by curl, `printf … | nc`, or openssl.
 
-    curl is used if it would send exactly the same bytes.
+    curl is used if it would send exactly the same bytes as the request has.
     """
     server = f"-servername {request.host}" if request.sni else "-noservername"
     if not request.head:
@@ -70,11 +70,11 @@ def _write_curl(request: RawRequest, match: re.Match[str], headers: list[tuple[s
 
 
 def _write(text: str, quote: Callable[[str], str]) -> str:
-    """Quote a text for a shell. A run of 200 or more equal letters becomes a command that writes it, so that the line is short.
+    """Quote a text for a shell; 200 or more equal letters in a row become a command that writes them, to keep the line short.
 
     Args:
         text: The text.
-        quote: The function that quotes the parts between such runs.
+        quote: The function that quotes the parts between such rows of letters.
 
     """
     parts = _RUN.split(text)

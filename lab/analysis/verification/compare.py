@@ -284,10 +284,10 @@ def find_differences(
 
 
 def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str) -> str:
-    """Return a difference in words, such as `client header server: nginx → envoy`; equal words mean the same difference.
+    """Return the words that identify a difference in every run, such as `client header server: nginx → envoy`.
 
-    For `answer` and `backend path`, the words include what the request tries, because the result depends on it. A row
-    of `aspects.tsv` may give one name to several such cases.
+    For the properties `answer` and `backend path`, the words also name the edge case that the request tries. A row of
+    `aspects.tsv` may give several edge cases a common name.
 
     Args:
         aspect: The property that differs, such as `client header server`.
@@ -318,9 +318,10 @@ def read_table(table: Path) -> tuple[dict[str, str], ...]:
 
 
 def add_verified(system: str, differences: Iterable[Difference]) -> int:
-    """Add a successor's new differences to the table `verified.tsv`, and return how many they are.
+    """Add a successor's new differences from ingress-nginx to the table `verified.tsv`, and return how many were added.
 
-    Differences that a request of the user's own file shows are left out.
+    New are those that neither the table nor the migration of the user's settings names. Differences that a request from
+    the user's own file of requests shows are left out.
     """
     new = [item for item in differences if not item.known and "yours" not in item.cases]
     with VERIFIED.open("a", encoding="utf-8", newline="") as file:
@@ -332,7 +333,7 @@ def add_verified(system: str, differences: Iterable[Difference]) -> int:
 def _find_row(aspect: str, case: str) -> Mapping[str, str]:
     """Return the first row of `aspects.tsv` that fits a property of an exchange and an edge case, as column → text.
 
-    If no row fits, all cells are empty.
+    An exchange is a request with its answer. If no row fits, all cells are empty.
 
     Args:
         aspect: The property, such as `client header server`.
@@ -346,7 +347,9 @@ def _find_row(aspect: str, case: str) -> Mapping[str, str]:
 def _find_known(
     key: str, aspect: str, request: RawRequest, row: Mapping[str, str], migration: Migration | None
 ) -> tuple[str, str]:
-    """Return where the migration table names a difference, and the setting that removes it; two empty texts if it is new.
+    """Return the place in the migration table that names a difference, and the setting that removes the difference.
+
+    Both texts are empty if the difference is new.
 
     Args:
         key: The difference in words (`Difference.key`).
@@ -432,10 +435,10 @@ def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
 
 
 def _find_line(migration: Migration, keys: Iterable[str], words: str) -> Line | None:
-    """Return the first line of a migration which predicts that one of some settings would differ; None if none does.
+    """Return the first line of a migration that predicts a difference for one of the given keys; None if no line does.
 
-    A line is the result of the migration for one key or annotation. One that says *already equivalent* (or that the key
-    does nothing) predicts a difference only by its note, and never if it is about an annotation.
+    A line is the result of the migration for one key (setting) or annotation. A line *already equivalent* (or with a
+    key that does nothing) predicts a difference only if it has a note and is not about an annotation.
 
     Args:
         migration: The migration to the successor.

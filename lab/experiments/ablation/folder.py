@@ -60,7 +60,7 @@ class AblationStore:
         return cls(folder, read_record(folder / ABLATION, AblationRecord, "restore it from a copy"))
 
     def write(self, record: AblationRecord) -> None:
-        """Replace the ablation's record, here and in its file."""
+        """Replace the ablation's record, in this object and in the file `ablation.json`."""
         self.record = record
         with writing(self.folder):
             replace_file(self.folder / ABLATION, json_bytes(record))
@@ -110,9 +110,9 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
 
 
 def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
-    """Return why a variant or its baseline is impossible on a target, or under the disruptions of a sweep; None if it is possible.
+    """Return why a target cannot run a variant, or a sweep's disruptions on it and its baseline; None if it can.
 
-    A variant that only this machine cannot measure counts as possible.
+    A reason that lies in this machine alone, such as too few CPUs, does not count.
 
     Args:
         manifests: The folder of manifests.
@@ -137,7 +137,7 @@ def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None =
 
 
 def write_overlays(manifests: Path, variants: Sequence[CumulativeVariant]) -> None:
-    """Write an overlay (a folder with a kustomization) for each variant that has none, after removing those of an earlier call.
+    """Write an overlay (a folder with a kustomization) for each variant that has none. Overlays of an earlier call are removed first.
 
     All are written before any variant is rendered, so that each variant is rendered only once.
     """
@@ -150,14 +150,14 @@ def write_overlays(manifests: Path, variants: Sequence[CumulativeVariant]) -> No
 
 
 def write_overlay(manifests: Path, name: str, title: str, root: str, knobs: Sequence[str]) -> None:
-    """Write an overlay (a folder with a kustomization) that adds knobs to a root variant.
+    """Write an overlay (a folder with a kustomization) that adds knobs (settings) to a root (a variant without a baseline).
 
     Args:
         manifests: The folder of manifests to write into.
         name: The name of the overlay, which becomes the variant's name.
         title: The variant's title.
         root: The name of the variant to add the knobs to.
-        knobs: The names of the knobs (settings), in their order.
+        knobs: The names of the knobs, in their order.
 
     """
     content = {
@@ -202,7 +202,7 @@ def plan_ablation(
     blocks: int | None,
     seed: int,
 ) -> AblationStore:
-    """Plan a new ablation: which knobs (settings) are measured one at a time or cumulatively, and in which runs.
+    """Plan a new ablation: which knobs (settings) are measured one at a time, which cumulatively, and in which runs.
 
     The record of the returned ablation is not written yet.
 
@@ -213,7 +213,7 @@ def plan_ablation(
         target: The target.
         subject: The name of the variant or study whose knobs these are.
         command: The command line for the record.
-        blocks: The number of blocks (repetitions) of each run; None: the number of its sweep.
+        blocks: The number of blocks (repetitions) of each run; None: the number that its sweep (list of load points) names.
         seed: The seed of the randomized order.
 
     """
@@ -252,7 +252,8 @@ def prepare_runs(store: AblationStore, target: Target, trials: ProbeTrials | Non
     Args:
         store: The ablation.
         target: The target.
-        trials: The function that tries whether the target carries a load on two sides at once (see `bench.prepare`); None: no trials.
+        trials: The function that finds out whether two systems at once can serve a load on the target (see `bench.prepare`); None: no
+            trials.
 
     Raises:
         NothingMeasurableError: No run has anything to measure.

@@ -29,7 +29,7 @@ from lab.records.ablation import Step
 
 @dataclass(frozen=True, slots=True)
 class OwnedKnob:
-    """A knob (setting) that an ablation measures, with the variants that it comes from.
+    """A knob (setting) that an ablation measures, with the overlays (variants) that contain it.
 
     An ablation measures the knobs of a subject, which is a variant or a study.
     """
@@ -47,7 +47,7 @@ class OwnedKnob:
 
 @dataclass(frozen=True, slots=True)
 class CumulativeVariant:
-    """A variant with several knobs (settings) that an ablation measures: a root with all knobs up to a certain one.
+    """A cumulative variant, which an ablation measures: a root with a certain knob (setting) and all knobs that come before it.
 
     Attributes:
         name: The name of the variant.
@@ -73,14 +73,15 @@ Such a function writes the overlays of the variants that have no folder.
 
 
 def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[OwnedKnob]:
-    """Return the knobs (settings) of some variants: all that a variant or any variant below it in its chain of baselines adds.
+    """Return the knobs (settings) of some variants: those that each adds to its baseline, those of this baseline, and so on.
 
-    A knob appears once for each root (variant without a baseline). The order is that of the chains.
+    Each variant stands at the end of a chain of baselines, which begins with a root (a variant without a baseline). A knob appears once for
+    each root. For each variant, the knobs nearest to the root come first.
 
     Args:
         names: The names of the variants.
         manifests: The folder of manifests.
-        study: Whether the variants are those of a study. A knob that belongs to no study is then only present for comparison.
+        study: Whether the variants are those of a study. A knob that belongs to no study is then marked as present for comparison only.
 
     Raises:
         UsageError: The variants have no knobs.
@@ -103,7 +104,7 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
 
 
 def find_solo_overlay(owned: OwnedKnob, overlays: Sequence[Overlay]) -> Overlay | None:
-    """Return the overlay (variant with manifests of its own) that adds a knob and no other; None if there is none.
+    """Return an overlay (a variant with manifests of its own) that adds only the given knob to its baseline; None if there is none.
 
     Without such an overlay, the caller has to add the knob to the root. The first suitable overlay among the knob's
     owners is taken. Otherwise it is the one nearest to the root, with at most one other knob between them. For a knob
@@ -184,7 +185,7 @@ def plan_steps(
 def _add_cumulative(
     steps: Sequence[Step], first_refused: FirstRefused, excluded: Collection[tuple[str, str]]
 ) -> tuple[Step, ...]:
-    """Add to each step of an ablation the cumulative variant: the root with all knobs up to the step's.
+    """Add to each step of an ablation (the measurements of one knob) its cumulative variant: the root with all knobs up to this one.
 
     If a cumulative variant is refused, its last knob is left out of all cumulative variants of the same root. The step
     of a knob that is left out gets the reason instead.
@@ -228,7 +229,7 @@ def _add_cumulative(
 def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
     """Return the runs of an ablation: name of a sweep → the names of the variants to measure in it.
 
-    The variants with single knobs come first, then the cumulative ones. A sweep is a named list of load points.
+    A sweep is a named list of load points. Variants with a single knob (setting) come first, then the cumulative ones, which have several.
     """
     runs: dict[str, dict[str, None]] = {}
     for step in steps:
@@ -248,7 +249,7 @@ def overlays_of(manifests: Path) -> list[Overlay]:
 def _find_clashes(knobs: Sequence[OwnedKnob], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
     """Return which knobs (settings) cannot be combined: (root, knob) → the other knobs that set the same thing to another value.
 
-    Knobs that belong to the baseline of a knob are not counted, since the knob is measured against them.
+    Knobs in the baseline of a knob are left out, since the knob is compared with exactly this baseline.
 
     Args:
         knobs: The knobs of the ablation's subject.

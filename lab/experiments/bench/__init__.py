@@ -66,7 +66,7 @@ def prepare(
         request: The request.
         target: The target.
         command: The command line for the record.
-        trials: The function that tries whether the target carries a load on two sides at once. None: nothing is tried, and
+        trials: The function that finds out whether two systems at once can serve a load on the target. None: nothing is tried, and
             `PreparedRun.to_probe` has the load points that need a trial.
 
     Raises:

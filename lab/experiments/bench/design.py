@@ -130,7 +130,7 @@ def with_design(
         bring_up_s: The target's estimate of the seconds that starting a system takes. It is used where no earlier run shows them.
         choice: The choice of the number of blocks (repetitions), with the earlier runs that it rests on; None where no effect was
             requested.
-        fixed_workers: The variants whose reloads start no new worker processes, so that all their pairs are on one worker generation.
+        fixed_workers: The variants whose reloads start no new worker processes, so that they are measured on the same processes throughout.
 
     """
     if record.design is not None:
@@ -169,8 +169,8 @@ def find_promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, 
     """Return the minimum detectable effects of a run: for each metric and load point, the smallest effect found with 90 % power.
 
     The metric is the one for which the run was planned, or else the primary metric of each variant. The effects are cautious in two ways.
-    They hold at the first step of Holm's method over all comparisons. And they use the upper limit of the standard deviation, since the
-    noise is only known from earlier runs (`power.compute_planned_sd`).
+    They are computed for the strictest threshold of Holm's method, which adjusts for all comparisons of the run. And they use the upper
+    limit of the standard deviation, since the noise is only known from earlier runs (`power.compute_planned_sd`).
 
     Args:
         record: The record of the run, with its design.
@@ -247,8 +247,8 @@ def _choose_blocks(
         target: The target.
 
     Raises:
-        UsageError: No number can be promised: the sweep has a disruption, there is no metric or earlier run, nothing is judged, or too
-            many blocks are needed.
+        UsageError: No number can be given: the sweep has a disruption, there is no metric or earlier run, an earlier run has judged no
+            effect in this metric, or too many blocks are needed.
 
     """
     sweep, points = loaded.request.sweep or loaded.sweep_name, {point.name: point for point in record.points}

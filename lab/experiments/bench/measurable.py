@@ -36,7 +36,7 @@ Clusters are always probed.
 
 
 class NothingMeasurableError(UsageError):
-    """Nothing that was requested can be measured here (exit status 2).
+    """The error for a request of which nothing can be measured on this machine and target (exit status 2).
 
     Args:
         missing: The variants that are not measurable, each with its reason.
@@ -140,11 +140,12 @@ def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str
 def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str]) -> VariantRecord:
     """Return the record of a variant, adapted to what the request compares the variant with.
 
-    In an A/A run the variant is its own baseline, so it has no cost, nothing to apply, and no load of its own. If the request names another
-    baseline (`--against`), the variant has nothing to apply either.
+    In an A/A run the variant is its own baseline. So the record has no settings that a user could apply, no load for them, and no
+    shared-resource cost. If the request names another baseline (`--against`), it has no settings to apply either.
 
     Comparisons are usually decided by pairs (two variants measured at once). They are decided by solo samples (each variant has the machine
-    alone) if the two may differ in the cost of a shared resource, or if one of them cannot be up together with a second system.
+    alone) if the two may differ in a shared-resource cost, of which a pair shows too little, or if one of them cannot run beside a second
+    system.
 
     Args:
         loaded: The request with its loads and variants.
@@ -235,7 +236,7 @@ def _read_knee(
 
 
 def _format_options(point: LoadPoint) -> str:
-    """Return the options of `just knee` that search with this load; parts of the load without such an option are left out."""
+    """Return the options with which `just knee` makes this load; parts of the load for which it has no option are left out."""
     options = f" --connections {point.connections}" if point.connections != 100 else ""
     options += f" --page {point.page}" if point.page != "1kB.bin" else ""
     options += f" --tls {point.tls}" if point.tls != "routed" else ""
@@ -249,8 +250,8 @@ def _format_options(point: LoadPoint) -> str:
 def choose_generator(point: LoadPoint, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
     """Return the load generator for a load point as it is installed on the target, or a substitute for it.
 
-    A substitute is used if the requested generator is not installed there and the load has an offered rate (open loop).
-    With `routes = "all"`, the number of routes is not known, because no system is up yet. It counts as more than one.
+    A substitute is used if the requested generator is not installed there and the load has an offered rate (open loop). With `routes =
+    "all"`, the number of routes is not known yet, because no system is up. It is taken as more than one.
 
     Args:
         point: The load point (one load of a sweep).

@@ -49,11 +49,11 @@ ProbeTrials = Callable[[Target, Variant, Out | None], AbstractContextManager[Tri
 def probe_points(
     run: MeasurableRun, target: Target, baseline: str, out: Out | None, trials: ProbeTrials
 ) -> MeasurableRun:
-    """Find out at which rates the target carries the loads of a run on two sides at once, and return the run with these rates.
+    """Find out at which rates two systems at once can serve the loads of a run on the target, and return the run with these rates.
 
-    If the target carries none of the tried rates of a load, the variants are measured one at a time at it. A probe of the same load in a
-    recent run is used again. If a probe cannot be made, the load keeps its requested rate. A lost target and a failure to write files are
-    raised.
+    If two systems can serve none of the rates that are tried for a load, the load is marked to be measured with one variant at a time. The
+    result of a recent run for the same load is used again. If the trials fail with an error, the load keeps its requested rate. Only the
+    errors for a lost target and for a failed write are raised.
 
     Args:
         run: The run, whose `to_probe` lists the load points.
@@ -83,13 +83,14 @@ def probe_points(
 
 
 def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
-    """Try a load at falling rates, at most `MAX_TRIALS` times, until both sides achieve the offered rate.
+    """Try a load on two systems at once, at falling rates, until both achieve the offered rate.
 
-    There are fewer trials if `LEAST_RPS` is reached. If no rate was carried, the result's `decided` is `solo`.
+    There are at most `MAX_TRIALS` trials, and fewer if the rate reaches `LEAST_RPS`. If both systems achieve none of the rates, the
+    result's `decided` is `solo`.
 
     Args:
         point: The load point with the requested rate.
-        trial_of: The function that loads both sides at the rate of a load point.
+        trial_of: The function that loads both systems at the rate of a load point.
 
     """
     assert point.rate_rps is not None, "only given rates are probed"
@@ -111,14 +112,14 @@ def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
 
 
 def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
-    """Judge from two samples that were measured at once whether the target carries the offered rate on both sides.
+    """Judge from two samples that were measured at once whether both systems achieved the offered rate.
 
-    It does if both sides achieved at least the share `MIN_ACHIEVED` of the rate, no request was dropped, and no generator's CPU was as
-    busy as `BUSY`.
+    They did if each achieved at least the share `MIN_ACHIEVED` of the rate, no request was dropped, and no load generator's CPU was as busy
+    as `BUSY`.
 
     Args:
-        rate_rps: The offered rate of each side, in requests per second.
-        samples: The samples of both sides.
+        rate_rps: The offered rate of each system, in requests per second.
+        samples: The samples of both systems.
 
     """
     achieved = [sample.achieved_rps for sample in samples]
@@ -174,10 +175,10 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
 
 
 def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
-    """Return the run with the rates that probes found (trials of which rate two systems at once achieve).
+    """Return the run with the rates of its probes, which are trials of the rates that two systems at once can serve.
 
-    If two systems at once achieved no rate, the load is marked to be measured solo, at the rate of the last trial. A new rate also replaces
-    the old one in the name of its load point, unless another load point has that name.
+    If two systems at once achieved no rate, the load is marked to be measured with one variant at a time, at the rate of the last trial. A
+    new rate also replaces the old one in the name of its load point, unless another load point has that name.
 
     Args:
         run: The run.
@@ -213,9 +214,10 @@ def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> Measurable
 
 
 def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: LoadPoint) -> Probe | None:
-    """Return a probe of the load in a recent run on the same target, with equal manifests and facts; None without one.
+    """Return the probe of a load (trials of two systems at once) from a recent comparable run; None if there is none.
 
-    The load points count as equal if their names and rates are equal.
+    A run is comparable if it has the same target, the same manifests of the variant and the same facts of the machine. The load is the same
+    if its name and rate are equal.
 
     Args:
         run: The run, which has the facts of the machine.

@@ -134,7 +134,8 @@ class LoadedRequest:
     def baselines(self) -> dict[str, str]:
         """The baseline of each requested variant: variant → baseline.
 
-        A variant without a baseline is its own. In an A/A run, which measures a variant against itself, all variants are.
+        A variant without a baseline is its own baseline. In an A/A run, which compares variants with themselves, this holds for every
+        variant.
         """
         itself = self.request.nulls is not None
         return {name: name if itself else base or name for name, base in self.against.items()}
@@ -144,8 +145,8 @@ def load_request(request: BenchRequest) -> LoadedRequest:
     """Read the sweep (a list of load points) of a request, and render its variants.
 
     Raises:
-        UsageError: The request cannot be carried out; the error is the first fault. One such fault is a request for systems as shipped
-            together with systems configured for equal work, which never share a table.
+        UsageError: The request cannot be carried out; the error is the first fault. For example, one request must not have both systems as
+            shipped and systems that are configured for equal work.
 
     """
     manifests = request.manifests or MANIFESTS
@@ -207,8 +208,8 @@ def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
 def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
     """Return the sweep (list of load points) for a request that names none.
 
-    It is the sweep that the variants' hypotheses name, if it has a disruption: no steady load would show their effect. Otherwise it is
-    DEFAULT_SWEEP.
+    If the variants' hypotheses name a sweep with a disruption, it is this sweep, since no steady load would show their effect. Otherwise it
+    is DEFAULT_SWEEP.
 
     Raises:
         UsageError: The hypotheses name several sweeps.

@@ -58,7 +58,7 @@ CLOCK_REALTIME, TFD_TIMER_ABSTIME, TFD_NONBLOCK = 0, 1, 0o4000
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The delays with which the known server (whose answers are known beforehand) answers, in seconds; 0 switches a delay off.
+    """The delays of the known server (a test server that answers at known times), in seconds; 0 switches a delay off.
 
     Attributes:
         delay_s: The time from the arrival of a request's bytes to its answer.

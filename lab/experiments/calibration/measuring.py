@@ -157,11 +157,11 @@ def plan_cell(generator: Generator, scenario: Scenario, duration_s: float) -> Ca
 
 
 def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
-    """Return the true share of requests that wait longer than OVER_S because of a pause of the server.
+    """Compute the true share of requests that wait longer than OVER_S because the server pauses once.
 
-    The share is that of requests at evenly spread times, as users would send them, whatever a generator really sends. Nothing is measured.
-    A request that is due `t` before the end of the pause waits `t` for its answer, so it counts if t > OVER_S. The pause also holds
-    requests that came up to `delay_s` before it. The share is therefore (pause + delay - OVER_S) / recorded.
+    The result is a formula, not a measurement. It assumes requests at evenly spread times, as users would send them, whatever a load
+    generator really sends. A request that is due `t` before the end of the pause waits `t` for its answer, so it counts if t > OVER_S. The
+    pause also holds requests that came up to `delay_s` before it. The share is therefore (pause + delay - OVER_S) / recorded.
 
     Args:
         pause_s: The length of the pause, in seconds.
@@ -374,7 +374,7 @@ def measure_once(
 
 @contextmanager
 def _run_server(system: System, behaviour: Behaviour | None, record: Path) -> Iterator[tuple[str, str]]:
-    """Run the known server (whose answers are known beforehand) during a `with` statement, or use the system's real backend.
+    """Run the known server (a test server that answers at known times) during a `with` statement, or use the system's real backend.
 
     After the `with` statement the known server has stopped and has written its record.
 
@@ -438,12 +438,13 @@ ARRIVED, PLANNED, WRITTEN = (COLUMNS.index(name) for name in ("arrived_ns", "pla
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """The record that the known server (whose answers are known beforehand) wrote. Its counts are those of the entire load.
+    """The record that the known server (a test server that answers at known times) wrote about one load.
 
     Attributes:
         rows: The answered requests in the order of their answers: int64, shape (n, 4). The columns are the connection's number, and the
             nanoseconds when the request arrived, when its answer was planned, and when the answer was written (`COLUMNS`).
-        connections: The number of accepted connections.
+        connections: The number of connections that were accepted during the entire load. `broken` and `unstamped` are about the entire
+            load, too.
         broken: The number of answers that could not be written, since the client had gone.
         unstamped: The number of requests whose arrival the kernel had not stamped, so that the time of reading is recorded instead.
         cpu_s: The server's CPU seconds.
@@ -477,7 +478,7 @@ class ServerRecord:
     def late(self) -> Histogram:
         """Return the histogram of how much later than planned each answer was written.
 
-        This delay is the server's own error, which the times of `service` include.
+        This delay is the server's own error. The latencies that a load generator reports include it.
         """
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, PLANNED]) / SECOND)
 

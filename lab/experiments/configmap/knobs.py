@@ -35,7 +35,7 @@ def write_components(
 ) -> tuple[list[OwnedKnob], list[str]]:
     """Write a kustomize component for each setting of a user's file, and return the settings as knobs that can be measured.
 
-    A key that is not measurable alone is left out of the settings with several keys.
+    If a key cannot be measured alone, it is left out of the settings with several keys, too.
 
     Args:
         parts: The settings.
@@ -101,7 +101,8 @@ def _name_variant(owned: OwnedKnob) -> str:
 def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
     """Write the kustomize component of a setting, unless a shipped one sets the same, and return the setting as a knob.
 
-    Some settings have an effect only beside further keys. They also get an overlay (variant), whose baseline has the further keys alone.
+    Some settings have an effect only together with further keys. They also get an overlay (variant), whose baseline has the further keys
+    alone.
     """
     name = _write_component(item, manifests)
     owners = ()
@@ -119,8 +120,8 @@ def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
 def _write_component(item: KeySetting, manifests: Path) -> str:
     """Return the name of a kustomize component for a setting: a shipped one that sets exactly these keys, or else a new one.
 
-    The component states where the setting's cost can lie. It is a shared-resource cost if a shipped component that sets one of the keys has
-    one. Otherwise it lies in the proxy's process.
+    The component states where the setting's cost can lie. If a shipped component for one of the keys has a shared-resource cost (in what
+    two systems on one machine share), so has the new one. Otherwise the cost lies in the proxy's process.
     """
     sweep, metric, cost, same = choose_load(item, manifests)
     if same:

@@ -25,8 +25,8 @@ def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str
 
     Returns:
         (sweep, metric, place of the cost, component). The sweep is the name of a list of load points, and the metric is the one that
-        decides. The place is `shared` if a shipped component that sets one of the keys has a shared-resource cost, else `process`. The
-        component is the name of a shipped one that sets exactly these keys; it is empty without one, and for a whole file.
+        decides. The place is `shared` if a shipped component for one of the keys has a cost in what two systems on one machine share, else
+        `process`. The component is the name of a shipped one that sets exactly these keys; it is empty without one, and for a whole file.
 
     """
     key, value = next(iter(item.values.items()))

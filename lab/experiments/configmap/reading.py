@@ -246,7 +246,7 @@ def find_form(text: str, *places: str) -> tuple[str, str, int] | None:
 
     Args:
         text: The text.
-        places: Only rows with one of these values in the column `where` count.
+        places: Only rows with one of these values in the column `where` are tried.
 
     Returns:
         (name of the form, command that converts it, number of the line in which its pattern matches).
@@ -267,7 +267,7 @@ def refuse_form(place: str, text: str, reader: str, *places: str) -> None:
         place: The name of the file, for the error.
         text: The text of the file.
         reader: The shell command that reads a ConfigMap from a pipe. The remedy ends in it.
-        places: Only rows of `forms.tsv` with one of these values in the column `where` count.
+        places: Only rows of `forms.tsv` with one of these values in the column `where` are tried.
 
     Raises:
         UsageError: The text has such a form, and the remedy is the command that turns the file into a readable one. Or the text is

@@ -183,7 +183,7 @@ def _search(
 
 
 def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for each of some fields: the lab does not read what the field sets outside the map of settings.
+    """Return a note for each of some fields: the lab reads only the map of settings, not what else such a field sets.
 
     Args:
         fields: The names of fields of a Helm values file or a manifest that can contain more settings.
@@ -217,7 +217,7 @@ def _search_configmap(
 def _search_parameters(
     value: Mapping[str, Value] | Sequence[Value], path: Path, missing: Sequence[str]
 ) -> Iterator[SettingsMap]:
-    """Yield a mapping for each chart whose settings are given one by one, as parameters.
+    """Yield a mapping for each Helm chart whose settings are given one by one, as parameters.
 
     Such a parameter is `{name: controller.config.x, value: 1}` or `controller.config.x: 1`.
 

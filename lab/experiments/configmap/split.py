@@ -75,7 +75,7 @@ class KeySetting:
 
     @property
     def name(self) -> str:
-        """The name of the setting: `keep-alive-300`, `gzip-level-and-2-more`, `your-configuration`.
+        """The name of a setting (one or more keys of a ConfigMap): `keep-alive-300`, `gzip-level-and-2-more`, `your-configuration`.
 
         The value is part of the name only for a single key whose value is a short word or number.
         """
@@ -119,9 +119,9 @@ class KeyNote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What is measured of a user's ConfigMap, with notes on what is left out or measured otherwise than its text suggests.
+    """The parts of a user's ConfigMap that are measured, with notes on keys that are left out or whose value is read differently.
 
-    Measured are each key (with the keys it needs), groups of related keys, and the whole file.
+    The parts are each key (with the keys that it needs), groups of related keys, and the whole file.
     """
 
     singles: tuple[KeySetting, ...]
@@ -140,18 +140,18 @@ class Split:
 
     @property
     def notes(self) -> list[str]:
-        """All notes as lines of text.
+        """All notes about a user's ConfigMap, as lines of text.
 
-        They are about keys that are not measured, keys that are measured otherwise than their text suggests, and the file.
+        They are about keys that are not measured, keys that are measured with another value than the text suggests, and the file.
         """
         return [f"{key}: {text}" if key else text for _, key, text in self.remarks]
 
     def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
         """Return the settings with several keys: the whole file, and smaller groups of related keys.
 
-        The whole file appears once for each root (a variant without a baseline) on which its keys are measured: a second time over TLS, for
-        example, if one of them needs TLS. A file of a single key is left out, because that key is measured alone. A setting is left out,
-        too, if nothing of it can be read back.
+        The keys are set on a root (a variant without a baseline). If some keys need another root, such as one with TLS, the whole file
+        appears once for each root. It is left out if it has a single key, because that key is measured alone. A setting of which nothing
+        can be read back is left out, too.
 
         Args:
             without: Keys to leave out.
@@ -292,10 +292,10 @@ def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split
 
 
 def pair_files(old: Split, new: Split) -> list[KeySetting]:
-    """Return two whole files as two settings on the same root (a variant without a baseline), the old file first.
+    """Return two settings to compare: the whole old file and the whole new file, on the same root (a variant without a baseline).
 
-    The root has TLS, or a load balancer in front, if one of the files needs it: through a key in which the files differ, or through a
-    value.
+    The root has TLS, or a load balancer in front, if a key in which the files differ needs it. It also has it if a value in one of the
+    files does, such as `use-proxy-protocol: true`.
 
     Args:
         old: The settings of the old file.
@@ -340,10 +340,10 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
 def _explain(
     settings: Mapping[str, str], accepted: Mapping[str, str], of_controller: Mapping[str, str], variant: str
 ) -> dict[str, KeyNote]:
-    """Return key → note for each key that nginx does not accept: the reason why it does not.
+    """Return the reasons why nginx does not accept some keys, as key → note.
 
-    The reason is something that this machine lacks, another key that it needs, or a refusal that the controller would meet as well. It may
-    also be that the lab cannot read the resulting nginx.conf, or that nginx's check took too long to give a result.
+    The reason is something that this machine lacks, another key that the key needs, or a refusal that the controller would meet as well. It
+    may also be that the lab cannot read the resulting nginx.conf, or that nginx's check took too long.
 
     Args:
         settings: All keys for nginx with their values.

@@ -39,9 +39,9 @@ For a far larger number scipy's distribution is NaN.
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """The measured effect of known work (a variant with extra work) on the variant's primary metric.
+    """The measured effect of a variant that does a known extra work, in its primary metric.
 
-    The effect is estimated over the whole run, and in groups of ten blocks (repetitions), as if each group were a run.
+    The effect is estimated over the whole run, and also in groups of ten blocks (repetitions), as if each group were a run.
 
     Attributes:
         variant: The name of the arm (variant of the run).
@@ -49,7 +49,7 @@ class Injected:
         metric: The metric's name.
         estimate: The effect over the whole run.
         sd: The standard deviation of the A/A pair (the baseline against itself), as a log-ratio; None where it has no interval.
-        claimed: The number of groups in which the effect was claimed, that is, significant after adjustment.
+        claimed: The number of groups in which the effect was significant after adjustment for all comparisons.
         tens: The number of groups in which the effect was judged at all.
 
     """
@@ -64,12 +64,12 @@ class Injected:
 
     @property
     def promised(self) -> float | None:
-        """The probability that ten blocks (repetitions) claim an effect of this size; None where the noise is not known."""
+        """The probability that ten blocks (repetitions) detect an effect as large as the measured one; None where the noise is not known."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
 
 
 def power(effect: float, sd: float, blocks: int) -> float:
-    """Return the statistical power: the probability that a run claims an effect, if it is the only one that the run judges.
+    """Return the statistical power: the probability that a run detects an effect, if it is the only effect that the run tests.
 
     It follows from the noncentral t distribution, as in `power.compute_mde`.
 
@@ -86,14 +86,14 @@ def power(effect: float, sd: float, blocks: int) -> float:
 
 
 def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
-    """Return what a run shows of known costs, and how often groups of ten of its blocks claim each effect.
+    """Return what a run shows of known costs, and how often ten blocks (repetitions) of it are enough to detect each effect.
 
-    A block is one repetition of the run's plan.
+    Known costs are those of variants that do a known extra work.
 
     Returns:
-        (known costs, effects). The known costs are compared between pairs (two variants measured at once) and solo samples (a variant has
-        the machine alone); None where no variant with a known cost was measured in both ways. The effects are the judged ones of all
-        variants in their primary metrics.
+        (known costs, effects). The first compares the known costs between pairs (two variants measured at once) and solo samples (a variant
+        has the machine alone). It is None where no variant with a known cost was measured in both ways. The effects are those of all
+        variants in their primary metrics, if the run has decided about them.
 
     Raises:
         UsageError: The run has fewer than ten blocks.
@@ -125,11 +125,14 @@ def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
 
 
 def _list_effects(summary: Summary, role: str) -> dict[tuple[str, str, str, str], Effect]:
-    """Return the effects of all arms (variants of a run) with one role: (arm, load point, metric, arm it is compared with) → effect.
+    """Return the effects of all arms (variants of a run) that have one role in the run.
 
     Args:
         summary: The summary of the run.
-        role: `variant`, or `again` for the baseline measured a second time.
+        role: `variant`, or `again` for a baseline that is measured a second time.
+
+    Returns:
+        (arm, load point, metric, arm that it is compared with) → effect.
 
     """
     return {
@@ -166,9 +169,10 @@ def summarise_ten(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
 
 
 def find_faults(costs: KnownCosts | None) -> str:
-    """Return what is wrong with known costs as pairs show them, and what to do about it; empty if nothing is wrong.
+    """Return in which known costs pairs mislead, and what to do about it; empty if they do not.
 
-    A pair is two variants measured at once. A known cost should be as large in pairs as when each variant has the machine alone.
+    A pair is two variants measured at once. A known cost (of a known extra work) should be as large in pairs as when each variant has the
+    machine alone.
 
     Args:
         costs: The known costs, measured in both ways; None: there are none.
@@ -182,7 +186,7 @@ def find_faults(costs: KnownCosts | None) -> str:
 
 
 def format_injected(injected: Injected) -> str:
-    """Return a line for people: an effect, in how many groups of ten blocks it was claimed, and in how many that was expected."""
+    """Return a line for people: an effect, and in how many groups of ten blocks (repetitions) it was detected, and was expected to be."""
     interval = format_interval(*(injected.estimate.interval or (None, None)))
     resolution = None if injected.sd is None else compute_mde(injected.sd, TEN)
     promised = "no A/A interval, so nothing was promised"

@@ -154,7 +154,7 @@ def make_sweep(traffic: Traffic, rate_rps: float | None) -> Sweep:
 
     Args:
         traffic: The mix.
-        rate_rps: The rate in requests per second; None: the rate of the log, or without a log that of the sweep's file.
+        rate_rps: The rate in requests per second; None: the rate of the log, or if the mix comes from no log, the rate in the sweep's file.
 
     Raises:
         UsageError: The rate, of the log or given, is below 0.001 or above 1,000,000 requests per second.

@@ -146,7 +146,7 @@ async def serve(port: int, reader: asyncio.StreamReader, writer: asyncio.StreamW
 
 
 async def control(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer a request of the lab itself: the kubelet's probe, or `GET /take`, which returns and deletes the recorded requests."""
+    """Answer a request on the control port: a probe of the kubelet, or `GET /take`, which returns and deletes the recorded requests."""
     head, text = await reader.readuntil(b"\r\n\r\n"), "ok"
     if head.startswith(b"GET /take "):
         for _ in range(LOOKS):

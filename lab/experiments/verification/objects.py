@@ -78,7 +78,7 @@ class UserIngresses:
             gets a random share of another Ingress's requests), all Services so far have one text, since which of them answers is random.
         ports: Service → its port by number or name → (number of the Service's port, port of the backend).
         secured: The ports of the backend that speak TLS.
-        notes: What no system gets of the user's files.
+        notes: The parts of the user's files that no system gets, in words.
 
     """
 
@@ -94,7 +94,7 @@ class UserIngresses:
 
     @property
     def tls_hosts(self) -> list[str]:
-        """The hosts for the certificate: those of the lab first, then those of the user's paths with TLS."""
+        """The hosts for which the TLS certificate is made: those of the lab first, then those of the user's paths with TLS."""
         return list(
             dict.fromkeys([TLS_HOST, CATALOGUE_HOST, *(path.host for path in self.paths if path.tls and path.host)])
         )
@@ -447,9 +447,9 @@ def _make_ingress(name: str, host: str, secret: str = "") -> Object:
 
 
 def _reduce(ingress: Object, notes: list[str], gateway: bool, served: set[tuple[str, ...]]) -> Object:
-    """Remove from an Ingress what a system cannot read that has no controller of Ingresses, and return the Ingress.
+    """Remove from an Ingress everything that a system without a controller for Ingresses cannot read, and return the Ingress.
 
-    Removed are ingress-nginx's annotations, paths that are regular expressions, canaries, the default backend, and paths that another
+    It removes ingress-nginx's annotations, paths that are regular expressions, canaries, the default backend, and paths that another
     Ingress has already. Rules without a host are removed unless Gateway API is used. Paths of type ImplementationSpecific become prefixes.
 
     Args:

@@ -57,7 +57,7 @@ class VerifiedPair:
         requests: The number of requests whose answers were compared; 0 if the system did not come up.
         took_s: The seconds from the system's first bring-up to the end of this comparison.
         differences: The differences.
-        notes: What the system did not get of the user's files, and how it ran.
+        notes: The parts of the user's files that the system did not get, and how it ran.
 
     """
 
@@ -77,7 +77,7 @@ class VerifiedSystem:
         name: The name of the successor, or `ingress-nginx`.
         target: The target that it runs on.
         variant: The system's variant, with the user's routes.
-        notes: What the system does not get of the user's files, and how it runs.
+        notes: The parts of the user's files that the system does not get, and how it runs.
         migration: The migration to the system; None for ingress-nginx.
 
     """
@@ -89,7 +89,7 @@ class VerifiedSystem:
     migration: Migration | None = None
 
     def pair(self, name: str, requests: int, began_s: float, differences: Sequence[Difference]) -> VerifiedPair:
-        """Return the outcome of comparing this system, under a name.
+        """Return the outcome of a comparison of this system's answers, with a given name.
 
         Args:
             name: The name of the outcome.
@@ -111,7 +111,7 @@ class Verification:
         systems: The successors.
         requests: The requests.
         services: Port of the recording backend → the Service whose requests arrive there, as `name:port`.
-        notes: What no system gets of the user's files, and the successors that are left out.
+        notes: The parts of the user's files that no system gets, and the successors that are left out.
 
     """
 
@@ -169,8 +169,8 @@ def _prepare_successor(
 ) -> VerifiedSystem:
     """Return a successor of ingress-nginx with the user's settings and routes, ready to be brought up.
 
-    It runs on the named target if it can, and otherwise on `local`. A program that can replace it on the named target is preferred to
-    `local`.
+    It runs on the named target if it can. If not, a program that can replace it there runs in its place; without such a program, it runs on
+    the target `local`.
 
     Args:
         migration: The migration to the successor.
@@ -316,8 +316,8 @@ def record_answers(system: VerifiedSystem, verification: Verification, say: Call
         say: Called with a line about what is being done.
 
     Returns:
-        (exchange, its aspects) for each request. An exchange is the answer, and what the backend received. Its aspects are what is
-        compared.
+        (exchange, its aspects) for each request. An exchange is the answer, with the request as the backend received it. Its aspects are
+        the parts that are compared.
 
     """
     say(f"{system.name}: coming up on {system.target.name}")

@@ -40,7 +40,7 @@ def find_hosts(manifests: Iterable[Mapping[str, Any]]) -> dict[str, Tls]:
 
 
 def add_routes(manifests: Sequence[dict[str, Any]], count: int) -> tuple[dict[str, Any], ...]:
-    """Return manifests with enough routes for `count` hosts, by copies of their last route with other hosts.
+    """Return manifests with enough routes for `count` hosts: copies of their last route with other hosts are added.
 
     Manifests without a route, or with enough hosts, are returned unchanged.
 

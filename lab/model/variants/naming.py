@@ -101,8 +101,8 @@ def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) ->
 def root_of(component: str, manifests: Path = MANIFESTS) -> str:
     """Return the variant to which a component (setting) is added if no parent is named.
 
-    It is the overlay with whose name the component's name begins. Without such an overlay it is the default root in
-    `aliases.toml`.
+    It is the overlay whose name, with a hyphen, is the beginning of the component's name. Without such an overlay it is
+    the default root in `aliases.toml`.
     """
     return max(
         (name for name in overlay_names(manifests) if component.startswith(f"{name}-")),

@@ -213,9 +213,10 @@ class Variant(Record):
 
     @property
     def needs(self) -> str:
-        """The events during a load without which this variant has no effect, if no sweep (list of loads) causes them yet.
+        """What must happen during a load for this variant to have an effect, if no load of the lab's sweeps causes it yet.
 
-        Empty if at least one of the knobs that the variant adds has an effect under the existing loads.
+        A sweep is a list of loads. The text is empty if at least one of the knobs (settings) that the variant adds has
+        an effect under the existing loads.
         """
         needs = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
         return "; ".join(dict.fromkeys(filter(None, needs))) if all(needs) else ""
@@ -233,7 +234,7 @@ def variant_names(manifests: Path = MANIFESTS) -> list[str]:
 
 @lru_cache(maxsize=8)
 def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, ...]:
-    """Return the variants PARENT+COMPONENT of all components (settings), whose annotation `lab/on` lists the parents.
+    """Return the names of the variants PARENT+COMPONENT, for each component (setting) and each parent in its `lab/on`.
 
     Args:
         manifests: The folder of the manifests.
@@ -252,8 +253,8 @@ def _list_components(manifests: Path, times_ns: tuple[int, ...]) -> tuple[str, .
 def covering_names(manifests: Path = MANIFESTS) -> list[str]:
     """Return a small list of variants that together contain every overlay and every component (setting).
 
-    It has all overlays, and one more variant for each component that no overlay contains. This variant is the component
-    on one of its parents in `lab/on`, or else on the default root.
+    It has all overlays, and one more variant for each component that no overlay contains. This variant adds the
+    component to one of the parents that its annotation `lab/on` names, or else to the default root.
     """
     used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
     listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
@@ -376,7 +377,7 @@ def sets_node(name: str) -> bool:
 
 
 def load_variant(name: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
-    """Render a variant and check it; return it with its knobs (settings) and read-backs (checks of these).
+    """Render a variant and check it; return it with its knobs (settings) and read-backs (checks that these took effect).
 
     Args:
         name: The name of its folder, or `overlay+knob+knob`; with `@COMMIT` at the end, the variant as of that commit.
@@ -437,7 +438,7 @@ def _spread(objects: kustomize.Objects) -> kustomize.Objects:
 
 
 def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
-    """Return the targets (places to run systems) that all of some `lab/only-on` annotations allow; empty = every target.
+    """Return the targets (places to run systems) that every given `lab/only-on` annotation allows; empty = every target.
 
     Args:
         name: The name of the variant, for the error message.
@@ -456,9 +457,9 @@ def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
 
 
 def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
-    """Return a variant rendered without some knobs (settings), but still with the checks that these took effect.
+    """Return a variant rendered without some of its knobs (settings), but still with the checks for these knobs.
 
-    The checks must then fail. So this tests the checks themselves (mutation testing).
+    The checks must then fail on the running system. This tests the checks themselves (mutation testing).
 
     Args:
         variant: The variant.
@@ -644,8 +645,8 @@ def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
     """Raise an error if one of the knobs (settings) that an overlay adds has no effect on the rendered objects.
 
-    A knob counts as effective if, in the render with all knobs, at least one of the changes that it made is still
-    present, or if the render changes when that knob is removed. The targets of a knob's patches must exist, too.
+    A knob has an effect if at least one of the changes that it made is present in the objects with all knobs, or if the
+    objects change when the knob is removed. The targets of a knob's patches must exist, too.
 
     Args:
         overlay: The overlay.

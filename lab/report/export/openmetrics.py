@@ -45,8 +45,8 @@ class Family:
     Attributes:
         name: The metric's name, which ends with the unit, as the format requires.
         about: The help text.
-        read: Returns the number of a sample; if there is a further `label`, value of this label → number. A number that is None is left
-            out.
+        read: A function that returns the number of a sample. If `label` is given, it returns several numbers as a mapping: value of this
+            label → number. A number that is None is left out.
         unit: The unit; empty where there is none.
         label: The name of a label in addition to LABELS; empty where there is none.
 
@@ -95,8 +95,7 @@ def render_openmetrics(
     Args:
         record: The run.
         samples: The samples to export.
-        histogram: Returns the histogram of (sample, series), or None. The series is `latency` or `service`. It is called once for each
-            pair.
+        histogram: A function that returns the histogram of (sample, series), or None. The series is `latency` or `service`.
 
     """
     facts = GaugeMetricFamily(

@@ -122,7 +122,9 @@ def _make_histogram_frame(run: RunStore, sample: Sample) -> pl.DataFrame | None:
 
 
 def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame:
-    """Return the variance components of each variant and load, with the columns of the files in data/levels.
+    """Return the variance components (how much repeats, reloads and restarts vary) of each variant and load, as a frame.
+
+    Its columns are those of the files in data/levels.
 
     Raises:
         UsageError: No pair of equal variants was measured on several worker generations (the worker processes between two reloads).

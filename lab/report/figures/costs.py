@@ -28,9 +28,9 @@ from lab.report.figures.style import (
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """A row of the figure of a ladder (a chain of variants): the cost of a request on one variant, or the step between two.
+    """A row of the figure of a ladder (a chain of variants): the entire cost of a request on one variant, or a step.
 
-    All numbers are in CPU seconds per request.
+    A step is the change of this cost from one variant to the next. All numbers are in CPU seconds per request.
 
     Attributes:
         label: The name of the row.
@@ -42,7 +42,7 @@ class Rung:
         text: The text below the label.
         note: The hover text.
         whole: Whether the row is an entire cost instead of a step.
-        apart: Whether the step was measured by two separate measurements instead of a pair (two variants at once).
+        apart: Whether the two sides of the step were measured separately, instead of as a pair (both at once).
 
     """
 
@@ -58,10 +58,11 @@ class Rung:
 
     @property
     def colour(self) -> str:
-        """The colour of the row's bar.
+        """The colour of the row's bar in the figure of a ladder (a chain of variants).
 
-        It is grey for an entire cost, and violet for a step that no pair measured (`apart`). Any other step is orange if the cost rises,
-        and else blue.
+        A bar is grey if it is the entire cost of a request on one variant. Any other bar is a step: the change of this cost from one
+        variant to the next. A step is violet if its two sides were not measured at the same time. Otherwise it is orange if the cost rises,
+        and blue if not.
         """
         if self.whole or self.apart:
             return FAINT if self.whole else COLOURS[4]
@@ -70,7 +71,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class GenerationDot:
-    """A dot for one worker generation (the worker processes between two reloads): the difference between two variants.
+    """A dot in a figure: the difference between two variants on one worker generation (the worker processes between two reloads).
 
     Attributes:
         group: The name of the variant.

@@ -103,9 +103,9 @@ def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataF
 
 
 def _make_marks(marks: pl.DataFrame, row: str) -> go.Scatter:
-    """Return the marks of one row of the timeline.
+    """Return the marks (one for each event) of one row of the timeline.
 
-    Marks close to each other lie under one pointer, so each shows the texts of all marks near it.
+    The mouse cannot tell marks apart that are close to each other. So the hover text of a mark has the texts of all marks near it.
 
     Args:
         marks: The events of the row.

@@ -55,7 +55,7 @@ class MeasuredNumber:
 
     @property
     def ends(self) -> tuple[float, float | None, float | None]:
-        """(value, lower end, upper end) of the number; an end is None where it has no interval."""
+        """The measured or published number as (value, lower end, upper end); both ends are None if it has no interval."""
         return self.value or 0.0, self.low, self.high
 
 
@@ -65,12 +65,12 @@ Sizes = Sequence[tuple[float, MeasuredNumber]]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound that a claim states, drawn as a horizontal line from one size to another.
+    """A bound that a claim (a published sentence) states, such as "at most 50 ms", drawn as a horizontal line.
 
     Attributes:
         text: The claim in words.
         value: The bound.
-        ends: The sizes between which the line is drawn.
+        ends: The two values on the horizontal axis between which the line is drawn.
         of: The name of the measured line that the bound is about; empty: all lines.
 
     """
@@ -83,7 +83,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class RatioRow:
-    """A row of a figure of ratios, with the published ratio and the measured one.
+    """A row of the figure that compares published ratios with measured ones.
 
     Attributes:
         label: The name of the row.
@@ -242,7 +242,7 @@ def scaling(
     bounds: Sequence[Bound] = (),
     ticks: Mapping[float, str] | None = None,
 ) -> go.Figure:
-    """Return the figure of numbers over a size (connections, routes, bytes), with a line for each arm, metric or target.
+    """Return the figure of numbers over a size (connections, routes, bytes), with a line for each arm (variant of a run), metric or target.
 
     The ticks of the horizontal axis are the sizes themselves.
 
@@ -255,7 +255,7 @@ def scaling(
         log_y: Whether the vertical axis is logarithmic.
         log_x: Whether the horizontal axis is logarithmic.
         published: Name of a line → (size, published number) for each point, in the colour of the measured line with this name.
-        bounds: Bounds that claims state.
+        bounds: Bounds that claims (published sentences) state.
         ticks: Size → the text of its tick, for sizes that have a name.
 
     """

@@ -32,11 +32,11 @@ MARGIN = 1.25
 
 @dataclass(frozen=True, slots=True)
 class PercentilePoint:
-    """One point of a line of latency by percentile.
+    """One point of a line that shows latency by percentile.
 
     Attributes:
-        place: The number of the percentile among those that wrk2 prints: 0 to 4 are 0 %, 10 % … 40 %, 5 to 9 are 50 %, 55 % … 70 %, 10 is
-            75 %. There are five whenever the share of slower requests halves.
+        place: The position of the percentile in the list that wrk2 prints. Position 0 is 0 %, 1 is 10 %, 5 is 50 %, 6 is 55 %, 10 is 75 %.
+            Every five positions, the share of slower requests halves.
         value: The latency in seconds, or a ratio.
         low: The lower end of the band; None: not known.
         high: The upper end of the band; None: not known.
@@ -50,13 +50,13 @@ class PercentilePoint:
 
     @property
     def tail(self) -> float:
-        """The point's position on the horizontal axis: 1/(1-p) for the percentile p."""
+        """The horizontal position of a point of a latency curve: 1/(1-p) for the percentile p."""
         return reciprocal_tail(self.place)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of latency by percentile.
+    """One line that shows latency by percentile, for a load with some number of connections.
 
     Attributes:
         connections: The number of connections of the load.
@@ -71,12 +71,12 @@ class Curve:
 
     @property
     def colour(self) -> str:
-        """The line's colour: one for each hundred connections, so that a load has one colour in every figure."""
+        """The colour of a latency line. It depends on the load's number of connections alone, so that a load has one colour in every figure."""
         return ORDERED[(ceil(self.connections / 100) - 1) % len(ORDERED)]
 
     @property
     def parts(self) -> list[list[PercentilePoint]]:
-        """The points in groups without gaps: a new group begins where a percentile is missing."""
+        """The points of a latency line in groups without gaps: a new group begins where a percentile is missing."""
         parts: list[list[PercentilePoint]] = []
         for corner in self.corners:
             if not parts or corner.place != parts[-1][-1].place + 1:
@@ -87,7 +87,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel of a figure.
+    """One panel of a figure of latencies by percentile.
 
     Attributes:
         title: The panel's title.

@@ -67,5 +67,5 @@ def render_html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
 
 
 def find_gaps(text: str) -> tuple[str, ...]:
-    """Return the reasons that a Markdown text gives where a table, or rows of one, would have no data."""
+    """Return the reasons, stated in a Markdown text, why tables or rows of tables in it have no data."""
     return tuple(GAP.findall(text))

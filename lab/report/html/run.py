@@ -60,7 +60,7 @@ class EffectLine:
 
 @dataclass(frozen=True, slots=True)
 class EffectFigure:
-    """The figure of a run's page: effects on a common axis. All positions are in per cent of the figure's width.
+    """The figure on a run's page, which shows effects on a common axis. All positions are in per cent of the figure's width.
 
     Attributes:
         lines: The effects.
@@ -113,7 +113,7 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
 
 
 def make_figure(summaries: Sequence[Summary]) -> EffectFigure | None:
-    """Return the figure with the effects of a run's table that are ratios with an interval; None without any such effect.
+    """Return the figure with all effects of a run that are ratios and have an interval; None if there is no such effect.
 
     The effects are in the order of the table.
     """

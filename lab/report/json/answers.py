@@ -30,7 +30,7 @@ VERSION_2 = JsonKey("schema_version", lambda _: 2, Literal[2])
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """A load point of a planned run, with its generator, and the reason why two variants cannot be measured at once at it.
+    """A load point of a planned run, with its load generator, and the reason if it cannot be measured with two variants at once.
 
     Attributes:
         point: The load point.
@@ -96,7 +96,7 @@ def plan_run(record: RunRecord, done: int = 0) -> dict[str, Any]:
 
     Args:
         record: The planned run.
-        done: The number of its pairs and samples that are measured already.
+        done: The number of its planned measurements (single samples and pairs of variants) that are done already.
 
     """
     slots, design = len(record.slots), record.designed

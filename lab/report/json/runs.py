@@ -184,7 +184,7 @@ RATE_COST = JsonShape(
 
 
 def _convert_to_ratio(row: ComparedRow, value: float | None) -> float | None:
-    """Convert a value of a comparison for JSON: a log-ratio becomes a ratio; a difference and None stay as they are."""
+    """Convert a value of a comparison row for JSON: a log-ratio becomes a ratio; a difference or None stays as it is."""
     return exp(value) if value is not None and row.relative else value
 
 

@@ -28,11 +28,12 @@ MEANINGS = Path(__file__).with_name("meanings.toml")
 
 @dataclass(frozen=True, slots=True)
 class JsonKey:
-    """One key of a JSON shape, and how to read its value from the printed object.
+    """One key of a JSON shape (a description of printed JSON), and how to read its value from the object to print.
 
     Attributes:
         name: The key.
-        read: A path of attributes (`level.value`), or a function of the object. None: the value is given to the call that prints.
+        read: A path of attributes (`level.value`), or a function of the object. None: the value does not come from the object, but is
+            passed as an argument when JSON is printed.
         kind: The type of the value. None: the type of the attribute at the end of the path.
         then: A function that is applied to a value read by a path, unless the value is None.
 
@@ -44,7 +45,7 @@ class JsonKey:
     then: Callable[[Any], Any] | None = None
 
     def value(self, source: Any) -> Any:
-        """Return the value of this key for an object; None for a key whose value is given to the call that prints."""
+        """Return the value of this JSON key for an object; None for a key whose value does not come from the object."""
         if not isinstance(self.read, str):
             return self.read and self.read(source)
         value = reduce(_get_attribute, self.read.split("."), source)
@@ -70,7 +71,7 @@ class JsonShape:
 
         Args:
             name: The name of the model, and of the shape's table in meanings.toml.
-            source: The type to print; None if the values of all keys are given to the call that prints.
+            source: The type to print; None if no value comes from an object, so that all are passed as arguments when JSON is printed.
             *keys: The keys in their order. A text has one key or several, separated by spaces, each as `key` or `key=path`.
             parts: The shapes of the types that the type contains.
             title: The title of the JSON schema, for the shape of an entire output.
@@ -88,7 +89,7 @@ class JsonShape:
 
     @cached_property
     def model(self) -> type[Printed]:
-        """The pydantic model with the keys of this shape, which converts an object to JSON."""
+        """The pydantic model that this JSON shape creates from its keys; it converts an object to JSON."""
         views = {part.source: part for part in self.parts}
         descriptions = read_meanings()["shared"] | read_meanings().get(self.name, {})
         definitions: dict[str, Any] = {}
@@ -161,27 +162,27 @@ def dumps(value: Any) -> str:
 
 
 def optional_type(*shapes: JsonShape) -> Any:
-    """Return the type of a value that is printed with one of these shapes, or is None."""
+    """Return the type (for a pydantic model) of a value that is printed with one of these shapes, or is None."""
     return reduce(or_, (shape.model for shape in shapes), NoneType)
 
 
 def list_type(shape: JsonShape) -> Any:
-    """Return the type of a list whose items are printed with this shape."""
+    """Return the type (for a pydantic model) of a list whose items are printed with this shape."""
     return tuple.__class_getitem__((shape.model, ...))
 
 
 def _get_attribute(value: Any, name: str) -> Any:
-    """Return the value that a step of a path leads to: an attribute, or for a number an item of a tuple; None for None."""
+    """Return an attribute of a value, or an item of a tuple if the name is a number; None if the value is None."""
     if value is None:
         return None
     return value[int(name)] if name.isdigit() else getattr(value, name)
 
 
 def _get_attribute_type(owner: Any, name: str) -> Any:
-    """Return the type of the value that a step of a path leads to (see `_get_attribute`).
+    """Return the type of an attribute, or of an item of a tuple if the name is a number (see `_get_attribute`).
 
     Args:
-        owner: The type of the value that the step starts from. If it may be None, so may the result.
+        owner: The type of the value that has the attribute or item. If this value may be None, so may the result.
         name: The name of the attribute, or the number of the item.
 
     """

@@ -31,7 +31,7 @@ def make_verification_shape(pair: Any) -> JsonShape:
     """Return the JSON shape of a verification, for `migrate --verify --json`.
 
     Args:
-        pair: The class of a verified pair. It is an argument because its package, `lab.experiments`, must not be imported here.
+        pair: The class of the result for one system. It is an argument because its package, `lab.experiments`, must not be imported here.
 
     """
     system = JsonShape("VerifiedPair", pair, "system target requests took_s differences notes", parts=[DIFFERENCE])

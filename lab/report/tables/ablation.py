@@ -49,7 +49,8 @@ class Ranked:
         step: The planned measurements of the knob: one at a time, and cumulatively (with all knobs before it).
         point: The name of the load point with the strongest effect; None: there is no effect.
         alone: The knob's effect when it is the only one added; None: not known.
-        cumulative: The effect of all knobs up to this one, at that load point and in the metric of `alone`; None: not known.
+        cumulative: The effect of this knob together with all knobs before it, at the same load point and in the metric of `alone`; None:
+            not known.
         verdict: The verdict in words.
         notes: Notes about the line.
         snippet: The configuration to apply; empty: there is nothing to apply.
@@ -66,10 +67,10 @@ class Ranked:
 
     @property
     def order(self) -> tuple[int, float]:
-        """The sort key of the line; smaller keys come first.
+        """The sort key of the line about a knob (setting) in the table of an ablation; smaller keys come first.
 
-        Effects with a direction (better or worse) come first, then other judged ones, then those without an interval, then missing ones.
-        Within each group, larger ratios come first.
+        Lines with a better or worse effect come first, then those with any other decision, then effects without an interval, then missing
+        ones. Within each group, larger ratios come first.
         """
         estimate = self.alone.estimate if self.alone else None
         decision = self.alone.decision if self.alone else Decision.NOT_AVAILABLE
@@ -161,7 +162,7 @@ def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
 
 
 def page(record: AblationRecord, lines: Sequence[Ranked]) -> list[Part]:
-    """Return the page of an ablation: the table of its ranked knobs (settings), notes for the numbers in brackets, and what to apply."""
+    """Return the page of an ablation: the table of its ranked knobs (settings), numbered notes, and what to apply."""
     numbers = {
         note: str(number) for number, note in enumerate(dict.fromkeys(n for line in lines for n in line.notes), 1)
     }

@@ -46,7 +46,7 @@ def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = N
 
     Args:
         comparison: The comparison.
-        selected: The rows to show; None: all. Their p-values and the advice on their arms are still those of the entire comparison.
+        selected: The rows to show; None: all. The p-values and the advice are those of the entire comparison in any case.
 
     """
     part = comparison if selected is None else replace(comparison, rows=tuple(selected))
@@ -144,8 +144,8 @@ def _yield_legend(comparison: Comparison) -> Iterator[str]:
 def _format_level(row: ComparedRow, side: CellStats) -> str:
     """Return the absolute value of one side of a comparison, in the row's unit: `2.31 [2.29, 2.35]`.
 
-    With few blocks (repetitions) it is their range: `2.2–2.4`. For blocks in two clusters it is both values, and `–` where nothing was
-    measured.
+    With too few blocks (repetitions) for an interval, it is their range: `2.2–2.4`. If the blocks fall into two clusters, it is the two
+    values. Where nothing was measured, it is `–`.
 
     Args:
         row: The row of the comparison.

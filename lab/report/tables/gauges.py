@@ -189,8 +189,9 @@ def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
 def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
     """Return the table of variance components: how much the CPU cost varies between repeats, worker generations and bring-ups.
 
-    A worker generation is the worker processes between two reloads. The result is empty if nothing was measured on several. The numbers are
-    those of one system. The ratio of two systems, which was measured, has a standard deviation √2 times as large.
+    A worker generation is the worker processes between two reloads. The result is empty if nothing was measured on several generations.
+    What was measured is the ratio of two systems, whose standard deviation is √2 times that of one system. The table has the numbers of one
+    system.
     """
     if not all_levels:
         return []
@@ -225,9 +226,10 @@ def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
 
 
 def describe_variance(levels: VarianceComponents) -> str:
-    """Return the variance components of one variant and load in words, for a figure.
+    """Return in words how much one variant at one load varies between repeats, worker generations and bring-ups, for a figure.
 
-    An example is `one start varies by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`.
+    A worker generation is the worker processes between two reloads. An example is `one start varies by 4.1 % (sd; 32 generations, 8
+    bring-ups), a repeat by 0.6 %`.
     """
     if levels.found is None:
         return "no bring-up of which every measurement counts"
@@ -295,7 +297,7 @@ def _make_usage_grid(frame: pl.DataFrame) -> Grid:
 def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
     """Return a line for each arm (variant of a run) and load whose numbers would mislead a reader; empty if there are none.
 
-    A line says either after how many seconds the arm no longer holds its rate, and why, or that too few of its samples count.
+    A line says after how many seconds the arm no longer holds its rate, and why. Or it says that too few of its samples are valid.
     """
     lines = tuple(describe_misleading(summaries))
     sentences = Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines))

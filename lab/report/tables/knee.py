@@ -66,7 +66,7 @@ def page(report: KneeReport) -> list[Part]:
 
 
 def describe_conditions(search: KneeSearch) -> str:
-    """Return in words the conditions that an offered rate must meet to pass in a search for the knee."""
+    """Return in words the conditions that an offered rate must meet to pass in a search for the knee (the highest rate that passes)."""
     return (
         f"achieved/offered at least {search.min_achieved:g}, no errors, none dropped, p99 at most"
         f" {format_seconds(search.p99_s)}, generator below {100 * search.max_generator_core:g} % of its CPU"
@@ -142,7 +142,7 @@ def _describe_limit(knee: Knee) -> str:
 
 
 def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
-    """Return what to do if no knee was found, as a further line; empty if the reason already has a remedy."""
+    """Return a further line about what to do if no knee (highest rate within the latency bound) was found; empty if the reason has a remedy."""
     if "--resume" in knee.why:
         return ""
     command = f"just knee {knee.variant}{rerun.place(report.target)}"
@@ -158,9 +158,9 @@ def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
 def command_at_knee(report: KneeReport, knee: Knee) -> str:
     """Return the command that measures a variant at fractions of its knee (the highest rate within the latency bound).
 
-    The sweep `at-knee` has such fractions for one load. For another load, the command names a sweep that the user must write. If the knee
-    search covered one variant, the command names the search, and `bench` reads the knee from it. If it covered several, the command gives
-    the rate as a number, because `bench` would use the baseline's knee.
+    The command names the sweep `at-knee` (a list of loads at such fractions). If the search had another load than this sweep, it names a
+    sweep file that the user must write. If the search covered only this variant, the command names the search, and `bench` reads the knee
+    from it. Otherwise it has the knee as a number, because `bench` would take the baseline's knee from the search.
     """
     target = rerun.place(report.target)
     difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].expanded())
@@ -171,7 +171,7 @@ def command_at_knee(report: KneeReport, knee: Knee) -> str:
 
 
 def _list_alternatives(knee: Knee) -> Sequence[str]:
-    """Return what could replace the limit of a search: cheaper load generators, the cheapest first, then a target with more CPUs.
+    """Return what could raise the limit of a search: cheaper load generators, the cheapest first, then a target with more CPUs.
 
     A cheaper generator needs less CPU per request than the one that was used; the text says how to install it. If the backend was the
     limit, only more CPUs help.

@@ -64,7 +64,7 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 
     Args:
         plan: The plan.
-        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
         every_line: Whether the pages show everything, however long they become.
         one_line_each: Whether to return the table instead; without effect with `every_line`.
 
@@ -83,7 +83,7 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
     Args:
         plan: The plan.
         migration: The migration to the successor.
-        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
         whole: Whether to show all differences instead.
 
     """
@@ -96,11 +96,14 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
 
 
 def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap]]:
-    """Return title of a section of a page → its traps (differences that a migration runs into).
+    """Return the traps (differences that a migration runs into) by the section of the page in which they are shown.
 
-    The traps that were seen in runs come first, and those that runs contradict last.
+    In each section, the traps that were seen in runs come first, and those that runs contradict last. A trap that only costs something
+    belongs to the last section, unless a run or a published claim shows how much it costs.
 
-    A trap that only costs something is minor, unless a run or a claim of the ledger shows how much it costs.
+    Returns:
+        Title of a section → its traps.
+
     """
 
     def rank(trap: Trap) -> int:
@@ -114,7 +117,7 @@ def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap
 
 
 def _is_contradicted(system: str, trap: Trap, evidence: Evidence) -> bool:
-    """Return whether the ledger contradicts a claim about a difference, and reproduces none."""
+    """Return whether our runs contradict a published claim about a trap (a difference that a migration runs into) and reproduce none."""
     ledger = evidence.get((system, trap.line.key or trap.line.setting), ("", ""))[1]
     return CONTRADICTED in ledger and REPRODUCED not in ledger
 
@@ -133,7 +136,7 @@ def _yield_parts(
         plan: The plan.
         migration: The migration to the successor.
         sections: Title of a section → its traps (differences that a migration runs into).
-        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
         whole: Whether to show all notes and sections.
         count: The number of differences to show; the names of the others stand below them.
 
@@ -204,7 +207,7 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
     Args:
         system: The name of the successor.
         trap: The trap.
-        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
         whole: Whether to add the values of all settings, and the sources.
 
     """
@@ -269,13 +272,13 @@ def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[s
 
 
 def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
-    """Return the lines of YAML to copy for some differences: the successor's settings that remove them.
+    """Return the lines of YAML that a user can copy to remove some traps (differences): settings of the successor.
 
-    Settings that depend on one of these are added. No value is shortened.
+    Settings without which these do nothing are added. No value is shortened.
 
     Args:
         migration: The migration to the successor.
-        traps: The differences.
+        traps: The traps.
 
     """
     chosen = [line for trap in traps for line in trap.lines if line.standing == "set" and line.row]
@@ -374,8 +377,8 @@ def _yield_labels(labels: Mapping[str, str], most: int | None, blank: bool = Tru
 
     Args:
         labels: Label → its text.
-        most: The maximum number of lines of a paragraph, and one more for ignored keys and for notes; the rest is left out. None: any
-            number.
+        most: The maximum number of lines of a paragraph, beyond which its text is cut. Ignored keys and notes may have one line more. None:
+            any number.
         blank: Whether an empty line precedes the first paragraph.
 
     """

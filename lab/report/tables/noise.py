@@ -29,11 +29,11 @@ SHOWN = ("rate", "cpu_per_request", "p50", "p90", "p99")
 
 @dataclass(frozen=True, slots=True)
 class NextMeasurement:
-    """The next measurement that the advice about a run's noise proposes.
+    """The next measurement, as the page about a run's noise proposes it to the user.
 
     Attributes:
         command: A command of `bench`, with `{}` in place of the effect to find.
-        noises: The noises that determine how many blocks (repetitions) it needs.
+        noises: The noise of the metrics and load points that determine how many blocks (repetitions) it needs.
 
     """
 
@@ -62,12 +62,12 @@ class Report:
 
     @property
     def judged(self) -> list[Noise]:
-        """The noises of metrics and load points at which effects can be judged."""
+        """The noise of each metric at each load point where the run can decide about effects."""
         return [noise for noise in self.noises if not noise.why]
 
     @property
     def known(self) -> list[Noise]:
-        """The noises whose size is known, including those at which no effect can be judged."""
+        """The noise of each metric at each load point where it is known, even if the run cannot decide about effects there."""
         return [noise for noise in self.noises if not noise.why or _is_limited(noise)]
 
     def lasts_s(self, blocks: int) -> float:
@@ -129,9 +129,10 @@ def page(report: Report, advice: str) -> list[Part]:
 
 
 def _is_limited(noise: Noise) -> bool:
-    """Return whether a noise is that of a rate for which the load generator was the limit.
+    """Return whether a noise is about a throughput that was limited by the load generator and not by the proxy.
 
-    Its variation is known, but no number of blocks (repetitions) makes an effect of the proxy visible in it.
+    The variation of such a throughput is known, but even many blocks (repetitions) do not show an effect of the proxy
+    in it.
     """
     return noise.metric == "rate" and noise.why == LIMITED and noise.aa is not None and noise.aa.has_interval
 
@@ -168,7 +169,7 @@ def describe_aa(noise: Noise) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """Return the notes below the table of a run's noise: what its columns mean, and what is not judged at which load point, and why."""
+    """Return the notes below the table of a run's noise: what its columns mean, and which metrics are not judged at which load points, and why."""
     degrees = sorted({noise.pilot_blocks - 1 for noise in report.known})
     lines: list[str] = []
     if degrees:

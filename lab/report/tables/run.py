@@ -152,7 +152,7 @@ def _make_differences(summary: Summary, most: int | None) -> list[Part]:
 
 
 def _rank(row: SummaryRow, effect: Effect) -> int:
-    """Return the rank of an effect's row, by which a long table is shortened: rows of the highest rank are left out first.
+    """Return the rank of an effect's row. If a table is too long, rows of the highest rank are left out first.
 
     An effect that is not in the primary metric has rank 3. An A/A comparison (the baseline with itself) has rank 2 if its interval
     includes 0, otherwise 0. Any other effect has rank 0 if it is better or worse, otherwise 1.
@@ -173,8 +173,8 @@ def _make_short_grid(
 ) -> list[Part]:
     """Return a table of limited length, and a sentence with the number of rows that were left out, if any.
 
-    Rows of the highest rank are left out first, the last one of them before the others. At least one row stays. The table's head and the
-    sentence do not count as lines; a heading of a group counts as two. The result is empty if there are no rows.
+    Rows of the highest rank are left out first, beginning with the last one of them. At least one row stays. The table's head and the
+    sentence are not counted as lines; the heading of a group is counted as two. The result is empty if there are no rows.
 
     Args:
         columns: The columns.
@@ -227,7 +227,7 @@ def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCe
 def _name_decision(effect: Effect) -> str:
     """Return the decision about an effect as the table of differences prints it.
 
-    A metric that is not the primary one is not claimed, so its decision is in brackets: `(better)`.
+    In a metric that is not the primary one, the decision stands in brackets, since it is no verdict on the variant: `(better)`.
     """
     if effect.decision is Decision.A_A:
         interval = effect.estimate.interval if effect.estimate else None
@@ -368,7 +368,7 @@ def _format_blocks(row: SummaryRow) -> TableCell:
 
 
 def _choose_arrow(effect: Effect) -> str:
-    """Return the arrow that follows a number: `↑` or `↓` if its effect is marked as different, and otherwise an empty text."""
+    """Return the arrow that follows a number: `↑` or `↓` if its effect is marked as a difference, otherwise an empty text."""
     if not effect.marked:
         return ""
     return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
@@ -430,8 +430,8 @@ def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -
     """Return the metrics that get a line in the table of a disrupted load point.
 
     With `every`, these are the primary metrics, those that are always shown, and those that the disruption changed. Without `every`, they
-    are the primary metrics, those of `ALWAYS`, and those (details excepted) in which an arm differs significantly from its baseline. A
-    control run (the load without the disruption) has a fixed selection.
+    are the primary metrics, those of `ALWAYS`, and those in which an arm differs significantly from its baseline, except details. A control
+    run (the load without the disruption) has a fixed selection.
 
     Args:
         summary: The summary of the run's disrupted loads.
@@ -472,11 +472,11 @@ def _has_moved(value: float | None, control: float | None) -> bool:
 
 
 def _format_level(row: SummaryRow, metric: str) -> TableCell:
-    """Return the cell of a metric of one arm (variant of the run), without the unit: `2.0 [1.9, 2.1] (2 –)`.
+    """Return the cell of a metric of one arm (variant of the run), such as `2.0 [1.9, 2.1] (2 –)`, without the unit.
 
-    The interval is left out if both ends are printed like the value. The number in brackets counts the blocks (repetitions) without a
-    value. With too few blocks for an interval, the cell has the range of their values. If no block has a value, it is `–`, or empty for
-    a metric that was not measured.
+    `(2 –)` means that two blocks (repetitions) have no value. The interval is left out if both ends are printed like the value. With too
+    few blocks for an interval, the cell has the range of their values. If no block has a value, the cell is `–`. It is empty for a metric
+    that was not measured.
     """
     values, level = row.cell.values.get(metric), row.cell.level(metric)
     if values is None or level is None:

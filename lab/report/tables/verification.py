@@ -39,7 +39,8 @@ COMMAND_WIDTH, WIDTH = 102, 40
 def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequence[str]]]) -> list[Part]:
     """Return the overview of a verification: a table with the numbers of differences for each successor of ingress-nginx.
 
-    Differences are counted by their consequence. The last column counts those that the migration table did not know.
+    Differences are counted by their consequence. The last column counts new ones, which the lab's table of known
+    differences does not have.
 
     Args:
         rows: (name of the successor, its target, number of requests, differences, notes) for each successor.

@@ -128,12 +128,12 @@ class Claim:
 
     @property
     def value(self) -> str:
-        """The value that the claim published, with its unit, as text."""
+        """The value that a claim (a sentence of a publication) states, with its unit, as text."""
         return f"{self.published} {self.unit}".strip()
 
     @property
     def number(self) -> float | None:
-        """The value that the claim published, as a number; None where the value is not a single number."""
+        """The value that a claim (a sentence of a publication) states, as a number; None where it is not a single number."""
         try:
             return float(self.published)
         except ValueError:
@@ -154,9 +154,10 @@ class Other(StrictModel):
 
 
 class ClaimTest(StrictModel):
-    """A `[[ID.tests]]` table of a rule: a number that every block of a run has, and where its 95 % interval must lie.
+    """A `[[ID.tests]]` table: one test of a published claim. It names a number to measure, and where its 95 % interval must lie.
 
-    A block is one repetition of the entire plan. The number is a metric of one variant, or its ratio to or difference from another one.
+    The number is a metric of one variant, or its ratio to or difference from another one. Each block (repetition) of a run gives a value of
+    it.
     """
 
     __test__ = False  # no test of pytest's
@@ -204,7 +205,7 @@ class ClaimTest(StrictModel):
 
     @property
     def bounded(self) -> bool:
-        """True if the test has a bound (`above`, `below`, `within` or `like`). A test without one is only shown, not judged."""
+        """True if this test of a claim has a bound (`above`, `below`, `within` or `like`). A number without one is only shown, not judged."""
         return any(bound is not None for bound in (self.above, self.below, self.within, self.like))
 
     def met(self, value: float) -> bool:
@@ -215,7 +216,7 @@ class ClaimTest(StrictModel):
 
 
 class ClaimRule(StrictModel):
-    """The rule by which our runs judge one claim: a table of a TOML file, with tests or a reason why there are none."""
+    """The rule by which the lab's runs judge one published claim: tests, or a reason why there are none. It is a table of a TOML file."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     sweeps: list[str] = Field(default_factory=list[str])
@@ -263,7 +264,7 @@ class ClaimRule(StrictModel):
 
     @property
     def command(self) -> str:
-        """The `just bench` command that makes a run by which this rule can judge its claim."""
+        """The `just bench` command that makes a run with which this rule can judge its claim."""
         sustained = " --sustained" if self.sustained else ""
         loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {SUGGESTED_BLOCKS}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
@@ -398,7 +399,7 @@ def lies_within_bound(
     below: float | None,
     shift: Callable[[float], tuple[float, float]] = lambda bound: (bound, bound),
 ) -> bool | None:
-    """Return whether an entire range meets a bound: True if all of it does, False if none of it does, None otherwise.
+    """Return whether a range of values meets a bound: True if all values do, False if no value does, None otherwise.
 
     Exactly one of `within`, `above` and `below` is the bound; the other two are None.
 
@@ -408,8 +409,8 @@ def lies_within_bound(
         within: The range must lie within these two values.
         above: The range must lie above this value.
         below: The range must lie below this value.
-        shift: A function that returns (bound moved down, bound moved up) for `above` or `below`. The range must lie beyond both to meet the
-            bound. By default the bound is not moved.
+        shift: A function that makes two bounds of `above` or `below`: (bound moved down, bound moved up), for example by the noise. The
+            range must lie beyond both to meet the bound. By default the bound is not moved.
 
     """
     if within is not None:

@@ -26,7 +26,7 @@ from lab.studies.claims.publications import OwnJudgement
 
 @dataclass(frozen=True, slots=True)
 class RunFinding:
-    """The result of judging one claim by one run.
+    """The result of judging one claim (a published sentence) by one run.
 
     Attributes:
         run: The run's id.
@@ -54,10 +54,10 @@ class RunFinding:
 
     @property
     def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
-        """The measured numbers that the answer rests on: those that contradict the claim, or else all that the rule judges.
+        """The measured numbers on which a run's answer to a claim rests: those that contradict the claim, or else all tested ones.
 
-        Each is (run's id, metric, load point, set of the two sides that are compared). A set has no order, so A against B and B against A
-        are one measurement.
+        A number is identified by (run's id, metric, load point, set of the two variants or load points that are compared). A set has no
+        order, so A against B and B against A are one measurement.
         """
         judged = [part for part in self.measured[self.given :] if part.test.bounded and part.value is not None]
         deciding = [part for part in judged if part.holds is False] or judged
@@ -65,7 +65,7 @@ class RunFinding:
 
     @property
     def gaps(self) -> list[str]:
-        """What the run lacks for the claim's rule: in words, each test whose point, variant or metric is missing.
+        """The tests of a claim that a run cannot answer, in words, because it lacks their load point, variant or metric.
 
         Tests without a bound are left out, since they are only shown. For a damaged run the list is empty.
         """
@@ -74,7 +74,7 @@ class RunFinding:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """A claim with two judgements: by our runs, and by the publication's own data. It is a line of the ledger.
+    """A claim (a published sentence) with two judgements: by our runs, and by the publication's own data. The ledger lists these.
 
     Attributes:
         claim: The claim.
@@ -101,9 +101,9 @@ class ClaimVerdict:
 
     @property
     def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
-        """The measured numbers that the answer rests on, in the form of `RunFinding.measurements`.
+        """The measured numbers on which the answer to a claim rests, in the form of `RunFinding.measurements`.
 
-        Two claims with a number in common rest on one measurement.
+        Two claims with such a number in common rest on one measurement.
         """
         return {number for finding in self.findings if finding.answer == self.answer for number in finding.measurements}
 
@@ -111,7 +111,7 @@ class ClaimVerdict:
 def judge_claim(
     claim: Claim, rules: Sequence[ClaimRule], runs: Sequence[Evidence], damaged: Sequence[Damaged] = ()
 ) -> ClaimVerdict:
-    """Judge a claim by the first of its rules that has a run.
+    """Judge a claim (a published sentence) by the first of its rules for which there is a run.
 
     A rule whose longest run has enough blocks (repetitions) for an interval comes before a rule with only shorter runs. Without any run the
     claim is inconclusive. It is `not measurable here` instead if a run has recorded why a variant that a rule needs could not be measured.
@@ -191,7 +191,7 @@ def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequ
 
 
 def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
-    """Judge a claim's rule by one run."""
+    """Judge a claim by one run: measure what the claim's rule tests, and compare it with the rule's bounds."""
     record = run.run.record
     blank = RunFinding(record.id, run.name, record.target, "inconclusive", "", "", ())
     try:
@@ -224,9 +224,9 @@ def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
 
 
 def _describe_need(tested: Sequence[MeasuredTest]) -> str:
-    """Return in words what would decide the open tests of a rule: a remedy, or a number of blocks (repetitions).
+    """Return in words what would decide the undecided tests of a claim's rule: a remedy, or a number of blocks (repetitions).
 
-    The text is empty for a test without an interval or a block that counts, since the reason of that test already has what it needs.
+    The text is empty if the tests have no interval or no usable block, since their reasons already say what is needed.
 
     Args:
         tested: The results of the rule's tests.

@@ -34,7 +34,7 @@ LESS = tuple(name for name, metric in METRICS.items() if metric.histogram and me
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTest:
-    """The result of a claim's test for one arm (variant of a run) at one load point.
+    """The result of one test of a published claim, for one arm (variant of a run) at one load point.
 
     Attributes:
         test: The test.
@@ -44,8 +44,8 @@ class MeasuredTest:
         low: The lower end of the 95 % interval; None: no interval.
         high: The upper end of the 95 % interval; None: no interval.
         blocks: The number of blocks (repetitions of the entire plan).
-        holds: Whether the test holds; None: open.
-        why: The reason why the result is open, or a restriction of it; empty: none.
+        holds: Whether the test holds; None: open (undecided).
+        why: The reason why the result is open, or a caveat about it; empty: none.
         gap: Whether the run lacks what the test asks for: its load point, its variant, or its metric in the samples.
         other: The other side of the comparison: a variant or a load point; empty: no comparison.
         boots: The number of boots of the machine that the interval covers; for one boot it is the run's own interval.
@@ -74,7 +74,7 @@ class MeasuredTest:
 
     @property
     def text(self) -> str:
-        """The result in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
+        """The result of a claim's test in words: `restarts +3 [2, 4] of okd against okd-probes-5s at cpu-20m`.
 
         The variant and the load point are part of the text only if the test names them. Without a value, the text has the metric and the
         reason.
@@ -99,8 +99,8 @@ class MeasuredTest:
 def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool = False) -> Iterator[MeasuredTest]:
     """Yield the result of a claim's test at each load point that the test names.
 
-    If the run has no such load point, the only result is open, with the reason. At a point without a block that counts, the result is open,
-    too.
+    If the run has no such load point, the only result is open (undecided), with the reason. It is also open at a load point without a
+    usable block (repetition).
 
     Args:
         test: The test.
@@ -223,8 +223,8 @@ def _compare(
 def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, run: Evidence) -> MeasuredTest:
     """Return a comparison with its mean and interval over all boots of the machine that measured it.
 
-    With an interval on fewer than two boots, the result is `part`. If a run of another boot is damaged, the result is `part` with a remark
-    in `why`.
+    If fewer than two boots have an interval, the result is `part`. If the run of another boot is damaged, it is `part` with a remark in
+    `why`.
 
     Args:
         part: The comparison in the run of the first boot.
@@ -260,7 +260,7 @@ def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, 
 
 
 def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], list[float]]:
-    """Return two lists of values, of the arm and of its base, from the blocks (repetitions) in which both have a value.
+    """Return two lists of values, of an arm and of what it is compared with, from the blocks (repetitions) in which both have one.
 
     Args:
         arm_values: Block → the arm's value; None: unknown.
@@ -301,15 +301,15 @@ def _compute_floor(test: ClaimTest, arm: str, against: tuple[str, str], point: L
 
 
 def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tuple[bool, bool]:
-    """Return on which sides of a measured value the true value may lie, since the load generator was the limit.
+    """Return whether the true value may be lower or higher than the measured one, because the load generator was the limit.
 
-    Behind such a generator the proxy could have answered more. So a rate is measured too low (UNDERSTATED), and a latency may be measured
-    too high (LESS). In a comparison, the baseline's error moves the result in the opposite direction.
+    With a faster generator, the proxy could have answered more requests. So a rate is measured too low (UNDERSTATED), and a latency may be
+    measured too high (LESS). In a comparison, the baseline's error moves the result in the opposite direction.
 
     Args:
         metric: The name of the metric.
-        limited: Whether the generator was the limit of the arm in some block.
-        base_limited: Whether the generator was the limit of the arm's baseline in some block; False without a comparison.
+        limited: Whether the generator was the limit of the variant in some block (repetition).
+        base_limited: Whether the generator was the limit of its baseline in some block; False without a comparison.
 
     Returns:
         (whether the true value may be lower than the measured one, whether it may be higher).
@@ -321,7 +321,7 @@ def _find_hidden(metric: str, limited: bool, base_limited: bool = False) -> tupl
 
 
 def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> MeasuredTest:
-    """Decide whether a test holds: compare the result's interval with the test's bound, and return the result with the decision.
+    """Decide whether a claim's test holds: compare the measured interval with the test's bound, and return the result with the decision.
 
     If the interval leaves this open, the result also has what would decide it: a number of blocks (repetitions), or a remedy. Without an
     interval, the reason says how many blocks are needed.
@@ -374,11 +374,11 @@ def _shift_bound(test: ClaimTest, floor: float, bound: float) -> tuple[float, fl
 
 
 def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, run: Evidence) -> MeasuredTest:
-    """Leave a latency undecided if the load without a proxy gives the same answer, or was not measured.
+    """Make a decision about a latency open again if the same load without a proxy gives the same answer, or was not measured.
 
     Only latencies of an open loop (an offered rate) are checked, since the generator and the backend are part of them. The answer is the
-    same if the value without a proxy lies on the same side of the bound. A single latency below its bound stays decided even then: that it
-    is low needs no proof.
+    same if the value without a proxy lies on the same side of the bound. A single latency (not a comparison) that is below its bound stays
+    decided in any case.
 
     Args:
         part: The decided result.

@@ -90,10 +90,11 @@ OF_A_COLUMN: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 class Base(StrictModel):
-    """The `ratio_to` of a test: the denominator, by which the test's number is divided.
+    """The denominator by which the published number of a test is divided: the table `ratio_to` of the test.
 
-    It is a number from other rows, another column or another table. A field that is left out has the test's value. Within the test's own
-    table, the test's `where` selects the denominator's rows, too, except in the columns that the denominator's `where` names.
+    It is a number from other rows, another column or another table. A field that is left out has the test's value. If both numbers come
+    from one table, the test's `where` also selects the rows of the denominator, except in the columns for which the denominator has a
+    `where` of its own.
     """
 
     table: str = ""
@@ -103,7 +104,7 @@ class Base(StrictModel):
 
 
 class OwnTest(StrictModel):
-    """A `[[ID.tests]]` table: a number that the publication printed, and the bound that this number must meet.
+    """A `[[ID.tests]]` table: one test of a claim. It names a number that the publication printed, and the bound that this number must meet.
 
     If `each` names a column, there is one number for every value of that column, and all of them must meet the bound.
     """
@@ -154,9 +155,9 @@ class OwnTest(StrictModel):
 
 
 class Unsettled(StrictModel):
-    """An `[ID.unsettled]` table: a reason why the publication's numbers leave the claim open.
+    """An `[ID.unsettled]` table: a reason why a publication's own numbers leave a claim of it open.
 
-    The reason applies if all tests of this table hold, or if it has none.
+    The reason applies if all tests in this table hold, or if the table has no tests.
     """
 
     because: str
@@ -164,7 +165,7 @@ class Unsettled(StrictModel):
 
 
 class OwnRule(StrictModel):
-    """The rule by which one claim is judged by its publication's own data: tests, or the reason why there is no data."""
+    """The rule for judging one claim by the data in its own publication: tests, or the reason why there is no data."""
 
     rule: str = Field(default="", description="the rule in words, as the ledger prints it")
     tests: list[OwnTest] = Field(default_factory=list[OwnTest])
@@ -184,7 +185,7 @@ class OwnRule(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnJudgement:
-    """The judgement of one claim by its publication's own data.
+    """The judgement of one claim (a published sentence) by the data in its own publication.
 
     Attributes:
         answer: `supported`, `not supported`, `inconclusive` or `no data`.
@@ -199,7 +200,7 @@ class OwnJudgement:
 
 
 def judge_by_own_data() -> dict[str, OwnJudgement]:
-    """Judge each claim by its publication's own data, by the rules in lab/studies/claims/published.
+    """Judge each claim (a published sentence) by the data in its own publication, with the rules in lab/studies/claims/published.
 
     Returns:
         Claim id → judgement; a claim without a rule is left out.
@@ -390,7 +391,7 @@ class Number:
 
     @property
     def text(self) -> str:
-        """The number as text with three significant digits and its range: `194 [171, 217]`.
+        """The published number as text with three significant digits, and the range in which it is known to lie: `194 [171, 217]`.
 
         The range is left out where both ends round to the same text as the number: `194`.
         """
@@ -452,7 +453,7 @@ Curve = Sequence[tuple[float, Number]]
 
 
 def _integrate(curve: Curve, ended: bool) -> Number:
-    """Return the mean of all requests from a percentile curve: the curve's integral over the shares from 0 to 1.
+    """Compute the mean over all requests from a percentile curve: the integral of the curve over the shares of requests from 0 to 1.
 
     Args:
         curve: The curve.

@@ -65,9 +65,9 @@ def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[C
 
 
 def measure_curves(run: Evidence, variant: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """Return a variant's lines of latency by percentile, one line per number of connections, from the blocks that count.
+    """Return a variant's lines of latency by percentile, one line per number of connections, as a run measured them.
 
-    A block is one repetition of the run's plan. Only loads with an offered rate are used.
+    Only loads with an offered rate and usable blocks (repetitions) are used.
 
     Args:
         run: The run.
@@ -98,7 +98,7 @@ def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoi
     """Yield the points of a line of latency by percentile, from 0 % up to the highest known percentile.
 
     The value of a point is that of all blocks (repetitions) merged. Its band is the range of the single blocks' values, if every block has
-    one and there are at least `MIN_BLOCKS`. If the line is divided by a base line, only blocks that have both count for the band.
+    one and there are at least `MIN_BLOCKS`. If the line is divided by a base line, the band uses only blocks that have both.
 
     Args:
         blocks: Block → histogram of the line.

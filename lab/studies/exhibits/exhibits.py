@@ -114,9 +114,9 @@ def intervals(
 
 @draws_run
 def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.Figure:
-    """Draw a metric over the number of routes: a point for each arm (variant of a run), whose manifests have so many routes.
+    """Draw a metric over the number of routes, with a point for each arm (variant of a run) and a line for each load point.
 
-    There is a line per load point.
+    The number of routes is that in the manifests of the arm.
 
     Args:
         run: The run.
@@ -136,10 +136,10 @@ def scaling(run: Evidence, title: str, metric: str, log_y: bool = False) -> go.F
 
 @draws_run
 def tails(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw the latencies that one request in 2, 10, 100 and 1000 exceeds, with a line per arm and load point.
+    """Draw the latencies that one request in 2, 10, 100 and 1000 exceeds, with a line per arm (variant of a run) and load point.
 
     Args:
-        run: The run, whose arms are its variants.
+        run: The run.
         title: The figure's title.
         point: The pattern of the load points' names, with `*` as a wildcard.
         variants: The variants to show; empty: all.
@@ -256,10 +256,9 @@ def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
 
 @draws_run
 def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
-    """Draw the answers and latencies over time of one disrupted load, in front of the range of all blocks.
+    """Draw the answers and latencies over time of one disrupted load, in front of the range of all blocks (repetitions).
 
-    A block is one repetition of the run's plan. The load is that of the first block that counts, at the first matching load point that has
-    one.
+    The load is taken from the first usable block, at the first matching load point that has one.
 
     Args:
         run: The run.
@@ -286,7 +285,7 @@ def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fi
 def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Draw the number and memory of the proxy's processes over time, for every arm (variant of a run).
 
-    Of each arm one block (repetition) is shown: the first that counts, at the first matching load point that has one.
+    Of each arm one block (repetition) is shown: the first usable one, at the first matching load point that has one.
 
     Args:
         run: The run.
@@ -307,7 +306,7 @@ def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[st
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
     """Draw how long after each configuration change the answers first showed it, for every arm (variant of a run).
 
-    Of each arm one block (repetition) is shown: the first that counts, at the first matching load point that has one.
+    Of each arm one block (repetition) is shown: the first usable one, at the first matching load point that has one.
 
     Args:
         run: The run.
@@ -324,7 +323,7 @@ def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] 
 def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
     """Draw how long every liveness and readiness probe of a variant took, and which probes failed.
 
-    One block (repetition) is shown: the first that counts, at the first matching load point that has one.
+    One block (repetition) is shown: the first usable one, at the first matching load point that has one.
 
     Args:
         run: The run.
@@ -348,7 +347,7 @@ def probing(run: Evidence, title: str, variant: str, point: str = "*") -> go.Fig
 def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
     """Draw when each large body was transferred in a load of a variant, with a bar per body.
 
-    One block (repetition) is shown: the first that counts, at the first matching load point that has one.
+    One block (repetition) is shown: the first usable one, at the first matching load point that has one.
 
     Args:
         run: The run.
@@ -364,7 +363,7 @@ def transfers(run: Evidence, title: str, variant: str, point: str = "*") -> go.F
 
 
 def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
-    """Return an empty figure with the reasons why no block (repetition) of a variant counts at the matching load points."""
+    """Return an empty figure with the reasons why a variant has no usable block (repetition) at the matching load points."""
     empty = make_empty_figure(f"{title}: {variant}", f"no valid block of {variant} at {point}")
     return note_lacking(run, empty, [variant], point)
 
@@ -372,7 +371,7 @@ def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
 def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
     """Return arm (variant of the run) → the log of one load of this arm, for arms that have one.
 
-    The log is of the first block (repetition) that counts, at the first matching load point that has one.
+    The log is that of the first usable block (repetition), at the first matching load point that has one.
 
     Args:
         run: The run.
@@ -384,7 +383,7 @@ def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, 
 
 
 def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
-    """Return the first matching load point at which a block (repetition) of a variant counts, and the log of this block.
+    """Find the first load point that matches a pattern and has a usable block (repetition) of a variant; return it with this block's log.
 
     Returns:
         (load point's name, log); (pattern, None) if there is no such load point.
@@ -403,7 +402,8 @@ def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | Non
 def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()) -> str:
     """Return a Markdown table of a run's effects: every variant against its baseline at matching load points.
 
-    The decisions are those of the run's own table. Effects in other metrics than the primary one are shown, but not claimed.
+    The decisions are those of the run's own table. Effects in other metrics than the primary one are shown, too, but no verdict rests on
+    them.
 
     Args:
         run: The run; None: the text is empty.
@@ -519,7 +519,7 @@ class ClaimList:
 
 
 def claims(verdicts: Sequence[ClaimVerdict], *ids: str, known: Sequence[ClaimVerdict] = ()) -> ClaimList:
-    """Return a table of claims with two judgements each: by the publication's data, and by our runs.
+    """Return a table of claims (published sentences) with two judgements each: by the publication's data, and by our runs.
 
     Without `ids` the table has all judged claims. Notes below it then explain how each kind of claim is judged, and list the checks.
 

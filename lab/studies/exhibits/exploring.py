@@ -139,7 +139,7 @@ def overview(run: RunOrMissing) -> str:
 def compare_variants(
     run: RunOrMissing, other: str = "", only: Sequence[str] = (), point: str = "*", metrics: Sequence[str] = ()
 ) -> str:
-    """Return a comparison as Markdown: a run's variants with their baselines, or its arms with those of another run.
+    """Return a comparison as Markdown: a run's variants with their baselines, or with the variants of another run.
 
     If only a part of the comparison is shown, the advice and Holm's adjustment for several comparisons are still those of the whole. So a
     row does not become more certain when it is shown alone.

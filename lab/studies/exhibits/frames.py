@@ -135,7 +135,8 @@ def list_lacking(
         rated: Whether only load points with an offered rate count.
 
     Returns:
-        (lines about what no block has, lines about what only some of the blocks have). A block is one repetition; only valid ones count.
+        (lines about what no block has, lines about what only some of the blocks have). A block is one repetition of the plan; only usable
+        ones are considered.
 
     """
     points = list_points(run, pattern)
@@ -194,7 +195,7 @@ def list_points(run: Evidence, pattern: str) -> list[str]:
 
 
 def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:
-    """Return the names of a run's arms that measure these variants; for an empty sequence, of all arms."""
+    """Return the names of the arms with which a run measures some variants; all arms if no variant is named."""
     return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
 
 

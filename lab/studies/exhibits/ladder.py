@@ -46,9 +46,9 @@ Steps = Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class OtherTarget:
-    """A variant on another target, with which the end of a ladder is compared.
+    """A variant on another target, with which the last variant of a ladder is compared.
 
-    A ladder is a chain of variants, each a step from the one before. The variant on the other target should cost what the last one does.
+    A ladder is a chain of variants, each a step from the one before. A request should cost the same on both.
 
     Attributes:
         name: The run on the other target, in words.
@@ -120,7 +120,7 @@ def ladder(
     """Draw the CPU cost of a request along a ladder: a chain of variants, each a step from the one before.
 
     Args:
-        panels: A system's name in words → (its run, its steps). Each has its own chain, one below the other.
+        panels: A system's name in words → (its run, its steps). Each system has its own chain; the chains are drawn one below the other.
         title: The figure's title.
         point: The load point's name.
         elsewhere: A variant on another target, with which the end of the last chain is compared; None: nothing.
@@ -192,7 +192,7 @@ def make_rungs(run: Evidence, name: str, steps: Steps, point: str) -> tuple[list
 
 
 def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung | None:
-    """Return a row with a variant's cost per request from solo samples, for which the variant had the machine alone.
+    """Return a row of the figure with a variant's cost per request, from solo samples (the variant had the machine alone).
 
     The result is None where no block (repetition) has the cost.
 
@@ -305,9 +305,9 @@ def _make_row(label: str, start: RequestCost, end: RequestCost, half: float | No
 def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None:
     """Return a variant's CPU cost per request; None where no block (repetition) has it.
 
-    The cost is that of the variant's baseline, multiplied by the ratio of the variant to the baseline. The baseline's cost comes from its
-    own baseline in the same way, and so on. Where such a ratio or cost is missing, the cost is the median of the variant's solo samples
-    (for which it had the machine alone).
+    The cost is that of the variant's baseline, multiplied by the measured ratio of the variant to the baseline. The baseline's cost is
+    computed from its own baseline in the same way, and so on. If such a ratio or cost is missing, the cost is the median of the variant's
+    solo samples (each variant had the machine alone).
 
     Args:
         run: The run.

@@ -81,7 +81,7 @@ def read_published_number(name: str) -> tuple[float, str, str]:
 
 
 def read_claimed_level(name: str) -> tuple[str, float]:
-    """Return a claim's published value as text, and as a number in the lab's own unit.
+    """Return a claim's published value as text, and as a number in the unit that the lab uses (such as seconds).
 
     Args:
         name: The claim's id.
@@ -130,9 +130,9 @@ def gains(
     pairs: Sequence[tuple[str, str]],
     claimed: Sequence[str] = (),
 ) -> go.Figure:
-    """Draw by how many per cent variants changed a metric, and as dashed lines the changes that claims published.
+    """Draw by how many per cent variants change a metric. Dashed lines are the changes that published claims state.
 
-    Below the figure there is a list, with reasons, of pairs that the run lacks and of blocks (repetitions) that do not count.
+    Below the figure stand the comparisons that the run lacks and the blocks (repetitions) that are not usable, with reasons.
 
     Args:
         run: The run; None: only the claims are drawn.
@@ -187,8 +187,8 @@ def gains(
 def list_gains(run: Evidence, variant: str, against: str, metric: str, point: str) -> list[MeasuredNumber]:
     """Return the change of a metric from one variant to another, in per cent, at each matching load point.
 
-    If the two were measured as a pair (at once) and the pair decides, the change is the pair's effect. Otherwise it is the effect over all
-    blocks (repetitions) that have both variants.
+    If the two were measured as a pair (at once) and the run's decision rests on this pair, the change is the pair's effect. Otherwise it is
+    computed from the blocks (repetitions) in which both have a solo sample (the machine alone).
 
     Args:
         run: The run.
@@ -366,8 +366,8 @@ def pages(
         title: The figure's title.
         metric: The metric's name.
         variants: The variants to show; empty: all.
-        claimed: The id of a claim that pages of some size fill the network link; empty: none. It is drawn at that size and the value 1 (a
-            full link).
+        claimed: The id of a claim, which states at which page size the network link is full; empty: none. It is drawn at this size and at
+            the value 1 (a full link).
         log_y: Whether the vertical axis is logarithmic.
 
     """
@@ -451,7 +451,7 @@ def placement(run: Evidence | None, variants: Sequence[str]) -> str:
 def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
     """Return a variant's row in the table of `placement`: label, then the CPUs of interrupts, packet steering and workers.
 
-    The CPUs are those of the variant's first sample that counts. Without such a sample the row has the reason instead.
+    The CPUs are those of the variant's first usable sample. Without such a sample the row has the reason instead.
 
     Raises:
         UsageError: The sample's readings are missing or damaged.

@@ -99,7 +99,7 @@ class ShownCell:
     Attributes:
         anchor: The cell's HTML anchor in the report, which stays the same from build to build.
         prose: The HTML of a Markdown cell; empty for a code cell.
-        source: The source of a code cell, after that of preceding cells without output; empty for a Markdown cell.
+        source: The source of a code cell, preceded by that of earlier cells without output; empty for a Markdown cell.
         parts: The outputs of a code cell.
 
     """
@@ -111,7 +111,7 @@ class ShownCell:
 
     @property
     def runs(self) -> list[str]:
-        """The ids of the runs that the figures of the cell show, each once."""
+        """The ids of the runs that the figures of a notebook's cell show, each once."""
         return list(dict.fromkeys(run for part in self.parts for run in part.runs))
 
 
@@ -146,7 +146,7 @@ class Page:
             yield from ((GAP_BEGINNINGS.sub("", need), anchor, part.title or "a table") for need in part.needs)
 
     def shows(self, run: str) -> bool:
-        """Return whether a figure or a text of the page shows or names a run.
+        """Return whether a figure of the page shows a run, or a text of the page names it.
 
         Args:
             run: The run's id.

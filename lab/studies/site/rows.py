@@ -42,14 +42,14 @@ AXIS_END = log(12.0)
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """The positions at which one measured number is drawn on its axis, in per cent of the axis from its left end.
+    """The positions at which a measured number and its interval are drawn on an axis, in per cent of the axis from its left end.
 
     Attributes:
         at: The position of the value.
         low: The position of the interval's lower end.
         high: The position of the interval's upper end.
         zero: The position that means no difference; None: the axis does not contain it.
-        band: Both ends of the range in which a claim requires the value to lie; None: there is none.
+        band: Both ends of the range in which a claim says that the value lies; None: there is none.
         published: The positions of the published values.
         cut: Whether the interval continues beyond an end of the axis.
 
@@ -137,7 +137,7 @@ def claim_row(verdict: ClaimVerdict) -> ClaimRow:
 
 
 def find_answer(finding: StepFinding) -> tuple[str, str]:
-    """Return the answer to a finding's question, as (words, CSS class that colours them): `('Yes', 'better')`.
+    """Return the answer that a finding gives to its yes-or-no question, as (words, CSS class that colours them): `('Yes', 'better')`.
 
     If the boots of the machine disagree, the answer is that it depends on the boot.
     """
@@ -228,9 +228,9 @@ text {{ font: 12px system-ui, sans-serif; fill: #1d1d1f }} .faint {{ fill: #6464
 
 
 def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
-    """Return an SVG of the effects that answer the findings (questions in data/reference/findings.toml), with a line for each.
+    """Return an SVG with a line for each effect that answers a question in data/reference/findings.toml.
 
-    The same tuning step on another target has its own line. At most MOST_DRAWN lines are drawn.
+    The same tuning step (a variant against its baseline) on another target has its own line. At most MOST_DRAWN lines are drawn.
 
     Args:
         judged: The verdicts of the claims, whose published effects are drawn beside the measured ones.

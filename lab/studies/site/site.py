@@ -185,7 +185,8 @@ class Reliability:
     """The reliability of the report's numbers: the load generators' errors, and the noise of each run.
 
     Attributes:
-        calibration: The calibration as HTML, or the reason why there is none. A calibration is what generators report of a known server.
+        calibration: The calibration as HTML, or the reason why there is none. A calibration is what generators report of a test server that
+            answers at known times.
         calibrated: Whether there is a calibration.
         noises: (id of a run, noise) for each noise that could be computed.
         untold: (id of a run, reason) for each run whose noise is not known.
@@ -221,7 +222,7 @@ def read_reliability(runs: Sequence[Evidence]) -> Reliability:
 
 
 def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """Return a run's noise of each metric at each steady load, and the reason if none of it is known.
+    """Return the noise of a run, for each metric at each steady load, and the reason if it is known for none of them.
 
     Returns:
         (noises, reason); the reason is empty if a noise is known.

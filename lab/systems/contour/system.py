@@ -130,7 +130,7 @@ def complaints(log: Iterable[str]) -> list[str]:
 
 
 def _read_entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
-    """Yield the messages of those entries in Contour's log that have one of some levels.
+    """Yield the message of each entry in Contour's log whose level is one of the given levels.
 
     If an entry has a field `error`, its text is appended to the message. Errors of Contour's Kubernetes client, and the line with
     which Contour reports that it ends, have no level. They are always yielded.

@@ -82,7 +82,7 @@ def parse_stats(text: str) -> dict[str, str]:
 
 
 def counted(text: str) -> Mapping[str, int]:
-    """Parse the numbers of clients' requests from the answer of Envoy's page `COUNTS`.
+    """Parse the numbers of clients' requests from the text of Envoy's statistics page (`COUNTS`).
 
     Returns:
         `requests` → number of all requests, `requests_h2` → number of requests by HTTP/2. A number that Envoy does not report is
@@ -145,8 +145,8 @@ def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
 def _list_control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the clusters in Envoy's bootstrap configuration that never serve the load.
 
-    If Envoy gets its configuration from a control plane, these are the clusters of the control plane and all other clusters of
-    the bootstrap, which are for Envoy's own interfaces. Otherwise there are none.
+    If Envoy gets its configuration from a control plane, no cluster of the bootstrap configuration serves the load:
+    each leads to the control plane or to one of Envoy's own interfaces. Otherwise nothing is yielded.
 
     Args:
         bootstrap: the bootstrap configuration.

@@ -120,8 +120,8 @@ def _render_backends(parsed: Objects, addresses: Mapping[str, str]) -> Iterator[
 def _render_route(raw: Mapping[str, Any]) -> Manifest:
     """Return the manifest of an HTTPRoute as Envoy Gateway gets it, with references to Backends in place of Services.
 
-    Each rule without a name gets a hash of its content as its name. Envoy shows these names, so that the lab can recognize which
-    version of a rule it serves.
+    Each rule without a name gets a hash of its content as its name. Envoy shows these names, so that the lab can
+    recognize which version of a rule Envoy serves.
 
     Args:
         raw: the manifest of the HTTPRoute in the variant.
@@ -139,10 +139,11 @@ def _render_route(raw: Mapping[str, Any]) -> Manifest:
 
 @dataclass(slots=True)
 class ServingCheck:
-    """The test whether Envoy serves the objects in the file that Envoy Gateway watches; it is repeated until the answer is yes.
+    """A repeatable test whether Envoy already serves the objects in the file that Envoy Gateway watches.
 
     Attributes:
-        seen: (text of the file, versions that Envoy reported) at the last full comparison.
+        seen: (text of the file, versions that Envoy reported) at the last full comparison. An equal state is not
+            compared again.
 
     """
 

@@ -108,7 +108,7 @@ def send_command(path: Path, command: str) -> str:
 def find_serving_pid(process: ContainerProcess) -> str:
     """Return the id of the HAProxy process that answers on the statistics socket, as text.
 
-    The id is as it is numbered inside the container. The text is empty if no process answers within 2 s.
+    It is the number that the process has inside the container. The text is empty if no process answers within 2 s.
     """
     path = process.inside(SOCKET)
     try:
@@ -392,7 +392,8 @@ class MasterControl:
     def started(self) -> Loading | None:
         """Return the loading of the configuration with which HAProxy was started; None while its main process does not run.
 
-        The time of that loading is not known, because the main process is a HAProxy from its first moment on.
+        The result has no time: nothing shows when the loading began, because the main process is a HAProxy from its
+        start.
         """
         self._before = ""
         return Loading(None, 1) if self._process.pid is not None else None

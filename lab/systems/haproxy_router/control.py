@@ -50,7 +50,7 @@ class RouterControl:
         self._reported = 0
 
     def started(self) -> Loading | None:
-        """Return the loading by the newest HAProxy process that the router started; None if none started since the last call."""
+        """Return the loading of the configuration by the router's newest HAProxy process; None if no process started since the last call."""
         starts = self._read_starts()
         if len(starts) <= self._reported:
             return None

@@ -185,9 +185,9 @@ class IngressNginxKey:
         name: the name of the key.
         kind: the kind of the key's values, such as `int`.
         default: the key's default value, as text.
-        where: where the key's directive belongs: a block of nginx.conf (`main`, `events`, `http`, `location`, `upstream`), or
-            `written` if a template composes it. `idle`: the key has no effect on what the lab sends. `controller`: only the real
-            controller applies the key.
+        where: where the key's directive belongs: a block of nginx.conf (`main`, `events`, `http`, `location`,
+            `upstream`), or `written` if a template composes it. `idle`: the key has no effect under the load that the
+            lab sends. `controller`: only the real controller applies the key.
         directive: the directive, with `{}` for the value.
         optional: whether an empty value leaves the directive out.
         tls: whether only a load over TLS can show the key's effect.

@@ -60,9 +60,10 @@ class DirectiveChanges:
     """The differences between two versions of nginx.conf, one before and one after a change of ConfigMap keys.
 
     Attributes:
-        anywhere: the changes by kind of block: (kind of block, directive) → the arguments after the change, or `absent`.
-        somewhere: changes in single blocks: (kind of block, block, directive, arguments) → number of occurrences after the change.
-            A change that `anywhere` shows is left out.
+        anywhere: the changes, without regard to the single block: (kind of block such as `http/server`, directive) →
+            all arguments that the directive has in blocks of this kind after the change, or `absent`.
+        somewhere: the changes in single blocks: (kind of block, block, directive, arguments) → number of occurrences
+            after the change. A change that `anywhere` shows is left out.
         within: the blocks that existed before the change.
 
     """
@@ -79,7 +80,7 @@ class InspectedKey:
     Attributes:
         value: the value, as text.
         told: a message, if the controller reads something else than the ConfigMap's text says; otherwise empty.
-        idle: the reason why the key has no effect to measure; empty if it has one.
+        idle: the reason why the key has no effect that can be measured; empty if it has such an effect.
         kind: the kind of that reason. `invalid`: the text does not fit the key. `default`: the value is the default. `unseen`: no
             load of the lab shows the effect. `read`: there is no such reason, and the key has an effect.
 
@@ -171,8 +172,8 @@ def find_answering_directive(
 ) -> str:
     """Return a directive by which nginx itself answers requests of the load, so that they never reach the backend.
 
-    Only a `return` or `deny` counts that a change of ConfigMap keys adds to a block that existed before. With such a directive, a
-    measurement would not be one of the proxy.
+    The directive is a `return` or a `deny` that the change of ConfigMap keys adds to a block which existed before. With
+    such a directive, the load would not measure the way through the proxy to the backend.
 
     Args:
         before: key → value, before the change.

@@ -107,7 +107,7 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The names of the files in a Secret, with those of the certificate that the lab will issue for it."""
+        """The names of the files in a Secret, including the files of the certificate that the lab will issue for it."""
         return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:

@@ -51,8 +51,8 @@ class NginxControl:
     def started(self) -> Loading | None:
         """Return the loading of the configuration with which nginx was started; None until the main process is nginx.
 
-        A container's main process first is a program that prepares the container, and then becomes nginx. The time of the loading is
-        known only if this method was also called before that.
+        At first, a container's main process is a program that prepares the container; later it becomes nginx. The time
+        of the loading is known only if this method was also called before that moment.
         """
         pid = self._process.pid
         if pid is None:

@@ -281,7 +281,7 @@ class Directive:
 
 
 def list_directives(files: Mapping[str, str]) -> Iterator[Directive]:
-    """Yield all directives of an nginx configuration in their order, with those of included files.
+    """Yield all directives of an nginx configuration in their order, including the directives of included files.
 
     Args:
         files: path → text of the configuration files, the main file first.

@@ -190,9 +190,11 @@ class ApiserverRoutes:
         """Store the arguments and wait until the API server is ready.
 
         Args:
-            manifests: The manifests from which `initial` was read, already renamed for the side.
+            manifests: The manifests from which `initial` was read, with the names of objects already changed for
+                `side`.
             servers: The servers of the run: etcd and kube-apiserver.
-            side: The side of the pair that the system is on, `left` or `right`; it decides the objects' names.
+            side: `left` or `right`, if the system is one of a pair (two systems that are up at once); it decides the
+                objects' names.
             initial: The objects of the system when it starts.
             net: The network of the system.
             kubelet: The kubelet with the system's pods.
@@ -228,7 +230,7 @@ class ApiserverRoutes:
 
     @property
     def note(self) -> str:
-        """A note for the record of samples on how changes reach the proxy here, which is otherwise than in a cluster."""
+        """The remark, stored with each sample (a single measurement), on how changes reach the proxy differently here than in a cluster."""
         return NOTE
 
     @property
@@ -366,7 +368,9 @@ class ApiserverRoutes:
                     self._write(obj)
 
     def apply(self, manifests: Sequence[Mapping[str, Any]]) -> None:
-        """Create or change objects on the API server by server-side apply, under the names of this system's side.
+        """Create or change objects on the API server by server-side apply.
+
+        The objects get the names for this system's side of a pair (two systems that are up at once).
 
         Raises:
             MeasuringError: The API server refuses an object.
@@ -477,10 +481,10 @@ class ApiserverRoutes:
 
     @contextmanager
     def _keep_fault(self) -> Iterator[None]:
-        """Catch a LabError of the block and store it, so that `check` raises it later.
+        """Catch a LabError raised in the `with` block and store it, so that `check` raises it later.
 
-        The block writes to the API server, in whichever thread has noticed a change. An error there would reach
-        nobody.
+        The `with` block writes to the API server, in whichever thread has noticed a change. Nobody would see an error
+        that is raised there.
         """
         try:
             yield

@@ -76,9 +76,10 @@ class ApiserverTarget(LocalTarget):
         self.servers.stop()
 
     def facts(self) -> Mapping[str, str]:
-        """Return the facts of a run, by name: those of the local target, and the versions of servers and controllers.
+        """Return the facts about this target that a run records: name → text.
 
-        The local target's fact `allocator` is left out.
+        They are the local target's facts without `allocator`, and the versions of the API server, etcd and the
+        controllers.
         """
         additions = {
             "target": "apiserver: the real controllers as processes, a real API server (no kubelet, CNI or scheduler)",
@@ -89,7 +90,7 @@ class ApiserverTarget(LocalTarget):
         return {**inherited, **additions}
 
     def manifests(self, variant: Variant, side: Side) -> Sequence[Mapping[str, Any]]:
-        """Return a variant's manifests, renamed for one side of a pair.
+        """Return a variant's manifests, renamed for one side of a pair (two systems that are up at once).
 
         Both sides share one API server, so their objects must not have the same names.
         """
@@ -127,7 +128,7 @@ class ApiserverTarget(LocalTarget):
         return table.program_versions(of_backend=True)
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Check that this target can run a variant and serve the load points, without starting anything.
+        """Check that this target can run a variant and serve the load points (loads of a sweep), without starting anything.
 
         Returns:
             Name of the load point → the endpoint that its load will go to.

@@ -52,10 +52,10 @@ class DeniedError(UsageError):
 
 @contextmanager
 def lost_without_right() -> Iterator[None]:
-    """Raise a LostError, which stops the run, in place of a DeniedError (the user lacks a right) of the block.
+    """Convert a DeniedError (the user lacks a right) raised in the `with` block to a LostError, which stops the run.
 
-    A missing right is no property of the measured variant, so the next variant would fail, too. The context manager is
-    also used as a decorator of methods that disrupt a system.
+    A missing right is not the fault of the measured variant, so the next variant would fail, too. The context manager
+    is also used as a decorator of methods that disrupt a system.
     """
     try:
         yield

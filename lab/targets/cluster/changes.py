@@ -155,12 +155,12 @@ class Changes:
         """Change the CPU limit of a role's running pods, or restore the limit that the manifests set.
 
         All pods that are not being deleted are changed, even unready ones, because a pod without enough CPU soon
-        becomes unready. Until the limit is restored, a sample's `watch` reads these pods at the beginning and the end
-        of the sample only.
+        becomes unready. Until the limit is restored, the `watch` of a sample (a single measurement) reads these pods
+        only at its beginning and its end.
 
-        Kubernetes can change a limit but not remove it [tried, 1.34]. If the manifests set no limit, it is restored to
-        the number of CPUs of the pod's node. If a pod's limit cannot be restored, no error is raised, unless the
-        cluster or a right is gone.
+        Kubernetes can change a limit but not remove it (tried with version 1.34). If the manifests set no limit, it is
+        restored to the number of CPUs of the pod's node. If a pod's limit cannot be restored, no error is raised,
+        unless the cluster or a right is gone.
 
         Args:
             role: The role of the pods, such as `proxy`.
@@ -256,7 +256,7 @@ class Changes:
         return current is not None and running(current) and container_id(current) == container_id(pod)
 
     def _find_deployment(self, wanted_role: Role) -> tuple[Mapping[str, Any], Reference]:
-        """Find the Deployment that makes a role's pods, and the object in the manifests to which it is due.
+        """Find the Deployment that makes a role's pods, and the object in the manifests that results in this Deployment.
 
         Returns:
             The object in the manifests, and the identity of the Deployment. The object is the Deployment itself, or
@@ -312,9 +312,9 @@ class Changes:
 
 @contextmanager
 def _tolerate_failure(undoing: bool = True) -> Iterator[None]:
-    """Suppress an error of a block that undoes a change, because a failure to undo it must not end the run.
+    """Suppress an error raised in the `with` block if the block undoes a change: a failure to undo must not end the run.
 
-    LostError and DeniedError are raised nevertheless: then the cluster or a right is gone.
+    LostError and DeniedError are never suppressed, because they mean that the cluster or a right is gone.
 
     Args:
         undoing: Whether the block undoes a change. If not, every error is raised.

@@ -55,8 +55,8 @@ class ClientPod(Shell):
     def ensure(cls, api: Api, images: Images, run: str, deadline: float) -> ClientPod:
         """Return the generator's pod once it is ready; create it if there is none.
 
-        An existing pod is kept if it is ready and was made from the present manifests; otherwise a new one replaces
-        it. Processes that a crashed lab has left running in the pod are killed.
+        An existing pod is kept if it is ready and was made from the present manifests; otherwise a new one replaces it.
+        Processes that a crashed run has left in the pod are killed.
 
         Args:
             api: The cluster.
@@ -177,7 +177,7 @@ class ClientPod(Shell):
 
     @contextmanager
     def resolving(self, addresses: Mapping[str, str]) -> Iterator[None]:
-        """Make host names resolve to the given addresses in the generator's pod (by /etc/hosts) until the block ends.
+        """Make host names resolve to the given addresses in the generator's pod (by /etc/hosts) until the `with` block ends.
 
         Several such blocks may be open at the same time; each removes only its own names at its end.
 
@@ -204,7 +204,7 @@ class ClientPod(Shell):
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """Rewrite the pod's /etc/hosts with its original lines and one line for each host of the open `resolving` blocks.
+        """Rewrite the pod's /etc/hosts with its original lines and one line for each host of the open `with` blocks of `resolving`.
 
         The file is overwritten in place, because it is a mount.
         """
@@ -260,7 +260,7 @@ def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
 
 
 def open_tools(api: Api, images: Images, pod: Mapping[str, Any], container: str) -> Shell:
-    """Return a shell in which programs can be run that the image of a pod's container lacks (ss, lsattr, sockperf).
+    """Return a shell that can run programs (ss, lsattr, sockperf) which the image of a pod's container lacks.
 
     The shell is in an ephemeral container of the generators' image, which is added to the pod unless it already
     exists. It shares the pod's network, and the given container's process namespace, securityContext and volumes. So

@@ -67,9 +67,10 @@ class Images:
 
 
 def load_images() -> Images:
-    """Return the references of all images, with the tag that the generators' image has when this checkout builds it.
+    """Return the references of all images, including the image with the load generators.
 
-    If the user has chosen a reference for the generators' image, that one is kept.
+    The generators' image has the reference that the user has chosen, or else the tag that a build from this checkout
+    would give it.
 
     Raises:
         UsageError: The file that LAB_IMAGES names is wrong (see `read_images`).

@@ -74,9 +74,9 @@ WORKLOAD_GROUPS = {"Pod": "v1", "Job": "batch/v1", "CronJob": "batch/v1"}
 def end_workloads(api: Api, workloads: Collection[Reference]) -> list[str]:
     """Delete workloads (such as Deployments) and their pods, without waiting for the end of most pods.
 
-    A workload is deleted first without its pods, and then each pod with a grace period of 1 s. If the garbage
-    collector deleted the pods, their own grace period would apply. A kubelet that has begun to wait for 300 s does not
-    react to a second deletion with 1 s [tried, 1.34].
+    A workload is deleted first without its pods, and then each pod with a grace period of 1 s. If the garbage collector
+    deleted the pods, their own grace period would apply. A kubelet that has begun to wait for 300 s does not react to a
+    second deletion with 1 s (tried with Kubernetes 1.34).
 
     Two kinds of pods are waited for. Node-tuning pods restore a node's settings at their end, which must not collide
     with the settings of the next ones. Controllers that make workloads end first of all, because they would make the
@@ -245,11 +245,12 @@ def describe_stuck_namespace(namespace: Mapping[str, Any]) -> tuple[str, str]:
 class Inventory:
     """The list of the objects that one run has created on a cluster, stored in a ConfigMap of the cluster.
 
-    With the list, the next lab can remove what a crashed one has left. Each side of a pair has a separate list, so
-    that starting one side removes nothing of the other.
+    With the list, the next run can remove what a crashed run has left. Each side of a pair (two variants that are up at
+    once) has a separate list, so that starting one side removes nothing of the other.
 
-    The caller must hold the cluster's lease, which keeps other labs away. If another lab has begun nevertheless, the
-    list is that of another run; then all methods that read the list, except `take_over`, raise LostError.
+    The caller must hold the cluster's lease, which keeps other processes of the lab away. If such a process has begun a
+    run nevertheless, the list belongs to that run. Then all methods that read the list, except `take_over`, raise
+    LostError.
     """
 
     def __init__(self, api: Api, run: str, side: Side = "left") -> None:
@@ -356,7 +357,8 @@ class Inventory:
     def take_over(self) -> None:
         """Remove everything that an interrupted run has left, as its list shows; do nothing if there is no list.
 
-        Call this only right after the lease was acquired, which shows that no other lab uses the cluster.
+        Call this only right after the lease was acquired, which shows that no other process of the lab uses the
+        cluster.
         """
         if self._api.get("v1", "ConfigMap", self._name, CLIENT_NAMESPACE) is not None:
             self._write(self._read(any_run=True))
@@ -371,7 +373,8 @@ class Inventory:
         Args:
             ref: The object's reference.
             obj: The object.
-            again: Whether the object may exist from the variant before, with fields that cannot be changed.
+            again: Whether the previous variant may have left an object of this name, with fields that cannot be
+                changed.
 
         """
         try:
@@ -429,9 +432,9 @@ class Inventory:
 def remove_all(api: Api) -> list[str]:
     """Remove everything on the cluster that has the lab's label (RUN_LABEL), of any run, and wait until it is gone.
 
-    Some objects stay. A CustomResourceDefinition stays if objects of other people would be deleted with it, or with
-    another definition of its API group. Objects without a namespace stay if the user may not list them. Nodes and
-    volumes are never touched.
+    Some objects stay. A CustomResourceDefinition stays if other people's objects would be deleted with it. Then all
+    other definitions of its API group stay, too. Objects without a namespace stay if the user may not list them. Nodes
+    and volumes are never touched.
 
     Returns:
         A line for each removed object, then remarks about what stays.
@@ -557,8 +560,8 @@ def refuse_foreign(api: Api, obj: Object) -> None:
 def ensure_kinds(api: Api, run: str) -> list[str]:
     """Add the kinds (such as Route) that some variants need and the cluster lacks, and return the names of the added kinds.
 
-    A kind that somebody else has added stays unchanged. A kind that a lab has added earlier is updated, because an
-    older definition may lack a field.
+    A kind that somebody else has added stays unchanged. A kind that an earlier run of the lab has added is updated,
+    because an older definition may lack a field.
 
     Args:
         api: The cluster.

@@ -160,7 +160,7 @@ def delete() -> None:
 
 
 def up(workers: int, console: Console) -> None:
-    """Create the kind cluster if there is none, check that it is ready, and bring the variants' images and kinds to it.
+    """Create the kind cluster if there is none, check that it is ready, and load the variants' images and kinds (such as Route) into it.
 
     If a new cluster does not become ready, it is deleted again.
 
@@ -200,7 +200,7 @@ def up(workers: int, console: Console) -> None:
 
 
 def down(console: Console) -> None:
-    """Delete the kind cluster; if there is none, delete the kubeconfig and network that an interrupted lab may have left."""
+    """Delete the kind cluster; if there is none, delete the kubeconfig and network that an interrupted `just up kind` may have left."""
     docker.find_engine()
     if not list_nodes():
         delete()  # an interrupted lab may have left a kubeconfig and a network

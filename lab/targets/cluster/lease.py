@@ -39,9 +39,9 @@ def format_holder(run: str) -> str:
 
 
 class Lease:
-    """The lock of a cluster, a Kubernetes Lease, by which only one lab at a time measures there.
+    """The lock of a cluster, a Kubernetes Lease, by which only one process of the lab at a time measures there.
 
-    The holder's name contains user, machine and run, so two labs never have the same name.
+    The holder's name contains user, machine and run, so two processes never have the same name.
     """
 
     def __init__(self, api: Api, holder: str) -> None:
@@ -55,8 +55,8 @@ class Lease:
         """Take the lease, and start a thread that renews it; the namespace CLIENT_NAMESPACE must exist.
 
         Raises:
-            UsageError: Another lab holds the lease; the message contains that lab, and the time when the lease
-                expires, or 15 s from now if that is later.
+            UsageError: Another process of the lab holds the lease. The message names that process and the time at which
+                its lease expires (at least 15 s from now).
 
         """
         watched_version = ""
@@ -82,7 +82,7 @@ class Lease:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise LostError if the lease is lost, because another lab may then be measuring on the cluster."""
+        """Raise LostError if the lease is lost, because another process of the lab may then be measuring on the cluster."""
         if not self._lost and self._age_s() > LOST_S:
             self._lost = f"not renewed for {LOST_S:.0f} s"  # the thread waits for an answer, or this machine slept
         if self._lost:
@@ -90,7 +90,7 @@ class Lease:
             raise LostError(f"{self._api.place}: lease {LEASE}", f"lost: {self._lost}", remedy)
 
     def release(self) -> None:
-        """Give the lease back if this lab still holds it; further calls do nothing.
+        """Give the lease back if this process still holds it; further calls do nothing.
 
         A failure raises no error, because the lease expires after DURATION_S seconds anyway.
         """
@@ -159,8 +159,8 @@ class Lease:
 def _read_clock() -> float:
     """Return the time in seconds by a clock that goes on while this machine sleeps.
 
-    Another lab may take the lease during that sleep, so the time must count. On a machine without such a clock, the
-    monotonic clock is used.
+    Another process of the lab may take the lease during that sleep, so the time of the sleep must count. On a machine
+    without such a clock, the monotonic clock is used.
     """
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

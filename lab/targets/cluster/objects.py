@@ -109,7 +109,7 @@ def lay_over_for_cluster(manifests: Sequence[Mapping[str, Any]]) -> Sequence[Map
 
 
 def rename_for_side(manifests: Iterable[Mapping[str, Any]], side: Side) -> list[Object]:
-    """Return all objects with names for one side of a pair, so that both sides can be up on one cluster.
+    """Return all objects with names for one side of a pair (two variants that are up at once on one cluster).
 
     On the left side nothing is changed. On the right side the word `ingress-lab` is replaced everywhere by
     `ingress-lab-right`.
@@ -140,7 +140,7 @@ def rename_word(value: Any, old: str, new: str) -> Any:
 
 
 def flatten(manifests: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield all objects of the manifests, with those inside an object of the kind List in place of this object."""
+    """Yield all objects of the manifests; an object of the kind List is replaced by the objects inside it."""
     for obj in manifests:
         if obj["kind"] == "List":
             yield from flatten(obj.get("items") or ())
@@ -275,8 +275,8 @@ def compute_pending_s(manifests: Iterable[Mapping[str, Any]]) -> float:
     are loaded together one interval later. That second load closes idle keep-alive connections, which a generator
     would count as errors.
 
-    With openshift/router release-4.22 and intervals of 5 s, 15 s and 120 s there were exactly two loads [tried].
-    Requests to a backend that was not ready at the first load fail until the second.
+    With openshift/router release-4.22 and intervals of 5 s, 15 s and 120 s there were exactly two loads when this was
+    tried. Requests to a backend that was not ready at the first load fail until the second.
     """
     intervals_s = [
         seconds
@@ -321,14 +321,14 @@ def _set_affinity(spec: Object, role: str) -> None:
 
 
 def bind_to_nodes(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
-    """Bind the pods of each role to the node where the other side of a pair has its pods of this role.
+    """Bind the pods of each role to the node where the other variant of a pair (two variants up at once) has its pods of this role.
 
-    So both sides are exposed to the noise of the same machine. If the other side's pods of a role are spread over
+    So both variants are exposed to the noise of the same machine. If the other variant's pods of a role are spread over
     several nodes, the role is not bound.
 
     Args:
-        manifests: The objects of this side, which are changed.
-        nodes: Role → the names of the nodes where the other side has pods.
+        manifests: The objects of this variant, which are changed.
+        nodes: Role → the names of the nodes where the other variant has pods.
 
     """
     for obj in manifests:

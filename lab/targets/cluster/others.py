@@ -61,11 +61,11 @@ Call it with the nodes' names when a sample begins. Call the function that it re
 
 
 def sum_sources(*sources: OtherUsageSource) -> OtherUsageSource:
-    """Return a source of CPU use that adds up several sources, each of which sees other processes.
+    """Return a source of CPU use that adds up several sources, each of which sees different processes.
 
     If one source cannot see its processes, the sum of the others is only a lower bound. Then the sum is returned only
-    if it is already too much for a valid sample (`MAX_OTHERS_CORES`); otherwise it is None. On kind, for example, the
-    processes of this machine may use too much although the user may not query the kubelets.
+    if it is already too much for a valid sample (`MAX_OTHERS_CORES`); otherwise it is None. On kind, for example, this
+    machine's processes may already use too much, even if the user may not query the kubelets.
     """
 
     def begin(nodes: Sequence[str]) -> Callable[[], OtherUsage]:

@@ -202,7 +202,7 @@ class FollowedLog(StreamThread):
         self._thread.start()
 
     def stop(self, ended: bool) -> None:
-        """Wait until the last line that the log has now was read, and end the thread.
+        """Wait until the log has been read up to the line that is its last one now, and end the thread.
 
         Args:
             ended: Whether the container is known to have ended. Then nothing is waited for, and no error is raised.
@@ -255,7 +255,7 @@ class FollowedLog(StreamThread):
 
 
 class ClusterRecorder:
-    """A context manager that records what happens to a variant's pods in one namespace while its block runs.
+    """A context manager that records what happens to a variant's pods in one namespace while its `with` block runs.
 
     It can be entered only once.
     """
@@ -308,7 +308,7 @@ class ClusterRecorder:
                 self._record(written_s + behind_s, "proxy", log.pod, event)
 
     def say(self, kind: str, name: str, detail: str) -> None:
-        """Record an event that only the API server's answer to a request of the lab reports, and no watch.
+        """Record an event that no watch reports: only the API server's answer to a request of the lab shows it.
 
         Args:
             kind: The kind of the event, such as `EvictionRefused`.
@@ -319,7 +319,7 @@ class ClusterRecorder:
         self._record(time.time(), "api", name, kind, detail)
 
     def events(self) -> Sequence[Event]:
-        """Return the recorded events, ordered by time; call it after the block.
+        """Return the recorded events, ordered by time; call it after the `with` block.
 
         Each event has the role of its pod, or an empty role if the pod is unknown. The roles are filled in only now,
         because an event may arrive before the pod that it is about.

@@ -116,8 +116,8 @@ def build_testrun(
         files: Name → text of the script's files.
         hosts: Host name → IP address, which k6 uses instead of DNS.
         marked: Whether the cluster has nodes that are marked for generators. Then the runners (the pods with k6) may
-            run on such nodes only. Otherwise, in measurements without a proxy, a scheduler could put runners on the
-            proxy's free node.
+            run on such nodes only. Without this rule, a scheduler could put runners on the proxy's node in measurements
+            without a proxy, when that node is free.
 
     """
     labels = {RUN_LABEL: run}
@@ -315,8 +315,8 @@ class RunnerLoad:
             load: The load.
 
         Returns:
-            The pods. If a runner has ended, k6-operator refuses the load, or START_S seconds have passed, an output
-            that describes the failed load.
+            The pods; or an output that describes the failed load, in one of three cases: a runner has ended,
+            k6-operator refuses the load, or START_S seconds have passed.
 
         """
         deadline = time.monotonic() + START_S

@@ -95,7 +95,7 @@ class WatchedContainer:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The pair (name of the pod, ID of the container), which identifies a watched container."""
+        """The tuple (name of the pod, ID of the container), which identifies a watched container."""
         return self.pod, self.container_id
 
 
@@ -471,8 +471,8 @@ class ClusterWatch:
                 with little CPU, because a snapshot takes a millisecond of it. At the beginning and the end all
                 containers are read.
             generator_s: A function that returns the CPU seconds of this system's load generators; it is called at the
-                end. If it returns None, the CPU seconds of the generators' container count instead, in which those of
-                another system may run, too.
+                end. If it returns None, the CPU seconds of the generators' whole container count instead, with any
+                generators of another system that run there.
 
         """
         self._places, self._places_now, self._spared = places, places_now, spared
@@ -511,8 +511,8 @@ class ClusterWatch:
     def beginning_anew(self, places: Sequence[WatchedContainer]) -> Iterator[None]:
         """Begin the watch of the sample again, and drop everything that was seen before.
 
-        From now on further containers are watched, too. Their last snapshots are taken when the block ends, so that
-        the containers may end afterwards.
+        From now on further containers are watched, too. Their last snapshots are taken when the `with` block ends, so
+        that the containers may end afterwards.
 
         Args:
             places: The further containers, such as those of load generators that are ready to start.
@@ -548,7 +548,7 @@ class ClusterWatch:
     def _look_repeatedly(self) -> None:
         """Take snapshots of all containers at a fixed interval until the watch is left; this is the body of a thread.
 
-        An error is raised in the thread that leaves the watch.
+        An error here is raised later, in the thread that leaves the watch.
         """
         start_s = time.monotonic()
         while not self._done.wait(self._interval_s - (time.monotonic() - start_s) % self._interval_s):
@@ -560,8 +560,8 @@ class ClusterWatch:
         """Start to watch containers that have been created since the last call; call this before every look at the containers.
 
         If a container was restarted, the shell reaches the new one. Without this call, a snapshot of the new container
-        could be taken for one of the old. The first question to a new container is asked by a thread, because
-        connecting takes time. A container that does not answer yet is tried again a second later.
+        could be taken for one of the old. A thread connects to each new container, because connecting takes time. A
+        container that does not answer yet is tried again a second later.
 
         Args:
             last: Whether to wait now for the containers that have not answered yet.
@@ -594,7 +594,7 @@ class ClusterWatch:
         list(self._pool.map(lambda sampler: sampler.look(when), targets))
 
     def observation(self) -> Observation:
-        """Return what was observed from the beginning to the end of the watch; call it after the block."""
+        """Return what was observed from the beginning to the end of the watch; call it after the `with` block."""
         (wall_s, start_s), (end_wall_s, end_s) = self._ends_s
         elapsed_s = end_s - start_s
         rows = sorted((row for sampler in self._samplers for row in sampler.rows()), key=lambda row: row[0])

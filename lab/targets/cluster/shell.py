@@ -84,7 +84,8 @@ done 2>/dev/null
 class HeldProcess:
     """A process in a container that is prepared (connected, or about to be) and starts when `go` is called.
 
-    The object is also a context manager: if `go` was not called in the block, the process is ended after the block.
+    The object is also a context manager: if `go` was not called in its `with` block, the process is ended after the
+    block.
 
     Attributes:
         process: The local kubectl process; its input, output and end are those of the process in the container.

@@ -15,7 +15,7 @@ from rich.markup import escape
 
 @contextmanager
 def step(console: Console, title: str) -> Iterator[list[str]]:
-    """Show the title of a step on the console while the block runs, then print a line about the finished step.
+    """Show the title of a step on the console while the `with` block runs, then print a line about the finished step.
 
     The line contains the title, the remarks and the duration. If the block raises an error, no line is printed,
     because the error explains what happened.

@@ -80,7 +80,7 @@ The shortest system scripts come first: they look for a file and start no progra
 
 
 def list_processes(shell: Shell) -> Mapping[int, renewing.Running]:
-    """Return process id → process for a shell's container, in the container's own numbering.
+    """Return process id → process for the processes in a shell's container; the ids are the container's own.
 
     The shell itself, and programs that run for a moment only, are left out.
     """
@@ -128,8 +128,8 @@ class ClusterSystem(Changes):
             run: The name of the run, for labels.
             other_usage: The source of the CPU that other people's programs use on the nodes.
             check: A function that raises LostError when the lab may no longer measure on the cluster. It is called
-                before load is made and at both ends of a sample. So no sample is kept that another lab may have
-                disturbed.
+                before load is made and at both ends of a sample. So no sample (single measurement) is kept that another
+                process of the lab may have disturbed.
             inventory: The list of the lab's objects on the cluster, to which `apply` adds new ones. None if pods and
                 routes may not change while the system is up.
 
@@ -156,7 +156,7 @@ class ClusterSystem(Changes):
         return self._build_endpoint((host,), tls)
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the endpoint (URL and host) to which the load of a load point is sent.
+        """Return the endpoint (URL and host) to which the load of a load point (one load of a sweep) is sent.
 
         Raises:
             UsageError: The variant's routes cannot serve the load point.
@@ -262,8 +262,8 @@ class ClusterSystem(Changes):
     ) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
         """Connect to the generator's pod in advance, so that a load generator starts there without delay.
 
-        The arguments are those of `popen`. If the generator was not started in the block, the connection is closed
-        after the block.
+        The arguments are those of `popen`. If the generator was not started in the `with` block, the connection is
+        closed after the block.
 
         Yields:
             The function that starts the generator and returns what `popen` returns.
@@ -312,10 +312,10 @@ class ClusterSystem(Changes):
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None) -> None:
-        """Do nothing: `check_variant` refuses every load point with a slow link, because it cannot be made on a cluster."""
+        """Do nothing: `check_variant` refuses every load with a slow link, because a slow link cannot be made on a cluster."""
 
     def watch(self) -> Watch:
-        """Return a context manager that watches the CPU, memory and counters of every role while its block runs."""
+        """Return a context manager that watches the CPU, memory and counters of every role while its `with` block runs."""
         self._read_generator_s()  # drops the use of warm-ups
         client = WatchedContainer("generator", CLIENT_NAMESPACE, CLIENT_POD, self._client.node, self._client)
         self._watch = ClusterWatch(
@@ -331,7 +331,7 @@ class ClusterSystem(Changes):
     def _read_generator_s(self) -> float | None:
         """Return the CPU seconds of those load generators that were started since the last call; None = unknown.
 
-        They must have ended.
+        These generators must have ended.
         """
         files, self._used_files = self._used_files, []
         return self._client.used_s(files)
@@ -598,7 +598,7 @@ class ClusterSystem(Changes):
         )
 
     def recorder(self) -> ClusterRecorder:
-        """Return a context manager that records the events of the variant's pods while its block runs."""
+        """Return a context manager that records the events of the variant's pods while its `with` block runs."""
         self._recorder = ClusterRecorder(self._api, self._namespace)
         return self._recorder
 

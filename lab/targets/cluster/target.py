@@ -54,8 +54,9 @@ class _Session:
     Attributes:
         api: The client for the cluster's API server.
         images: The images to use.
-        lease: The lease, which keeps other labs away.
-        inventories: Side of a pair → the list of the lab's objects on the cluster.
+        lease: The lease, which keeps other processes of the lab away.
+        inventories: `left` or `right`, for the two variants that may be up at once (a pair) → the list of the lab's
+            objects for this variant.
         client: The generator's pod.
         nodes: The cluster's nodes, as the API server describes them.
         others: The source of the CPU that other people's programs use on the nodes.
@@ -119,12 +120,12 @@ class ClusterTarget:
         return None
 
     def check(self) -> None:
-        """Take the cluster's lease, which keeps other labs away, and start the pod for load generators.
+        """Take the cluster's lease, which keeps other processes of the lab away, and start the pod for load generators.
 
         Everything that an interrupted run has left is removed. A second call only checks that the lease is still held.
 
         Raises:
-            UsageError: A prerequisite is missing, or another lab measures on the cluster.
+            UsageError: A prerequisite is missing, or another process of the lab measures on the cluster.
 
         """
         if self._taken is not None:
@@ -177,7 +178,7 @@ class ClusterTarget:
         return self._session.client.cpus
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Check that this cluster can run a variant and serve the load points, without starting anything.
+        """Check that this cluster can run a variant and serve the load points (loads of a sweep), without starting anything.
 
         Returns:
             Name of the load point → the endpoint that its load will go to.
@@ -245,25 +246,25 @@ class ClusterTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[ClusterSystem]:
-        """Bring a variant up on the cluster, yield its system once it answers, and delete its workloads after the block.
+        """Bring a variant up on the cluster, yield its system once it answers, and delete its workloads after the `with` block.
 
-        If the other side of a pair is up, the pods are placed on the same nodes as that side's pods.
+        If the other variant of a pair is already up, the pods are placed on the same nodes as that variant's pods.
 
         Args:
             variant: The variant.
             changing: Whether pods and routes may change while the variant is up.
-            side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
-            meanwhile: A function that is called once during the bring-up, for example to bring up the other side. On a
-                cluster of one node, it is called as soon as this side's objects are applied. On a larger one, it is
-                called when this side answers, because the other side's pods must go to the same nodes. An error in the
-                function ends the bring-up.
+            side: `left` or `right`, if two variants are up at once (a pair). A variant that is up alone is on the left.
+            meanwhile: A function that is called once during the bring-up, for example to bring up the other variant of
+                the pair. On a cluster of one node, it is called as soon as this variant's objects are applied. On a
+                larger one, it is called when this variant answers, because the other variant's pods must go to the same
+                nodes. An error in the function ends the bring-up.
 
         Yields:
             The system.
 
         Raises:
             MeasuringError: The variant does not come up.
-            LostError: The cluster or a right is gone, or another lab has the lease.
+            LostError: The cluster or a right is gone, or another process of the lab has the lease.
 
         """
         session = self._session
@@ -387,7 +388,7 @@ def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
 
 
 def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:
-    """Return a variant's objects, renamed so that both sides of a pair can be up on a cluster at once.
+    """Return a variant's objects, renamed so that both sides of a pair (two variants at once) can be up on one cluster.
 
     The left side's objects stay unchanged. With TLS, the right side's hosts also get another domain: requests go to
     host names then, and the generator's pod has only one list of the hosts' addresses.

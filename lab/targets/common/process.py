@@ -210,7 +210,7 @@ def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | G
 
 @contextmanager
 def _limit_files() -> Iterator[None]:
-    """Limit the size of the files that processes started in the block can write, as a limit on their output.
+    """Limit the size of the files that processes started in the `with` block can write, as a limit on their output.
 
     The processes inherit the limit. The kernel ends (SIGXFSZ) any of these processes, or of their children, that
     writes more. The limit is set before the start, because afterwards it could be too late on a busy machine. The lab

@@ -134,7 +134,7 @@ class _Snapshot:
 
 
 class Sampler:
-    """A context manager that measures the resource use of the system's processes while its block runs.
+    """A context manager that measures the resource use of the system's processes while its `with` block runs.
 
     After the block, `observation()` returns the result. The CPU time of a role is summed over all its processes. A
     process that exists at the beginning counts from then on; one that appears later counts from its start.
@@ -148,7 +148,7 @@ class Sampler:
         Args:
             processes: The function that returns role → process ids; it is called at every reading.
             extra: The function that returns the target's own cumulative counters by `role/name`, in addition to the
-                kernel's. It is called when the block begins and when it ends.
+                kernel's. It is called when the `with` block begins and when it ends.
             interval_s: The seconds between two readings of the processes' resource use.
 
         """
@@ -179,7 +179,7 @@ class Sampler:
             self._look()
 
     def _look(self) -> None:
-        """Record the present resource use of every process, and of the threads of those roles that are watched by thread."""
+        """Record the present resource use of every process, and of each thread of the roles whose threads are watched."""
         elapsed_s = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
         for role, pids in self._processes().items():
@@ -206,7 +206,7 @@ class Sampler:
         return _Snapshot(time.time(), time.monotonic(), cpu_times(), other_processes_s(), counters)
 
     def observation(self) -> Observation:
-        """Return the resource use between the beginning and the end of the block; call this after the block."""
+        """Return the resource use between the beginning and the end of the `with` block; call this after the block."""
         start, end = self._ends
         elapsed_s = end.monotonic_s - start.monotonic_s
         usage = {}

@@ -24,7 +24,7 @@ PREFIX = "lab-scratch-"
 
 @contextmanager
 def make_scratch_folder() -> Iterator[Path]:
-    """Make a new folder for scratch files below TMPDIR, yield its path, and remove the folder after the block.
+    """Make a new folder for scratch files below TMPDIR, yield its path, and remove the folder after the `with` block.
 
     On the local target, TMPDIR lies in the lab's private /run, which disappears with the lab however the lab ends.
     Code that writes into the folder should wrap the writes in `writing(…, "TMPDIR")`, which reports their failures.
@@ -45,7 +45,7 @@ def make_scratch_folder() -> Iterator[Path]:
 
 @cache
 def sweep(place: Path) -> None:
-    """Remove the scratch folders of this user's ended labs from a folder; a second call for the folder does nothing."""
+    """Remove the scratch folders that this user's ended lab processes left in a folder; a second call for the folder does nothing."""
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):  # the folder disappeared in the meantime
             if path.lstat().st_uid == os.geteuid():
@@ -54,7 +54,7 @@ def sweep(place: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LockedFolder:
-    """A folder that this process holds a lock on, which shows other labs that the folder is in use.
+    """A folder that this process holds a lock on, which shows other lab processes that the folder is in use.
 
     The kernel releases the lock when this process ends.
 
@@ -74,7 +74,7 @@ class LockedFolder:
 
 
 def make_locked_folder(place: Path, prefix: str) -> LockedFolder:
-    """Make a new, empty folder and lock it, so that `sweep_folders` of other labs leaves it in place.
+    """Make a new, empty folder and lock it, so that `sweep_folders` of other lab processes leaves it in place.
 
     Args:
         place: The folder in which the new folder is made.
@@ -96,7 +96,7 @@ def make_locked_folder(place: Path, prefix: str) -> LockedFolder:
 
 
 def sweep_folders(folders: Iterable[Path]) -> None:
-    """Remove those of the folders that no living lab has locked."""
+    """Remove those of the folders that no running lab process has locked."""
     for folder in folders:
         with suppress(OSError):  # it belongs to another user, disappeared, or is locked
             handle = _open_folder(folder)

@@ -61,7 +61,7 @@ class _Stream:
         return taken
 
     def until(self, mark: bytes) -> bytes:
-        """Remove the bytes up to and including a mark from the stream, and return them without the mark."""
+        """Remove the bytes up to and including a mark (a given sequence of bytes) from the stream, and return them without the mark."""
         return self.take(lambda data: data.find(mark) + len(mark) if mark in data else -1).removesuffix(mark)
 
     def exactly(self, number: int) -> bytes:

@@ -27,7 +27,7 @@ _DIGITS = 12
 
 
 def pack(base: str) -> dict[str, str]:
-    """Build an image with a single program for each published image that the program can replace.
+    """Build a substitute for each published image that a single program can replace: an image with this program.
 
     An image that Docker already holds is not built again. A kind cluster uses these images if it cannot reach a
     registry.

@@ -110,7 +110,7 @@ class LocalSystem:
         return self._log.events
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
-        """Return the endpoint (URL and host) to which the load of a load point is sent.
+        """Return the endpoint (URL and host) to which the load of a load point (one load of a sweep) is sent.
 
         Raises:
             UsageError: The system cannot serve the load point.

@@ -135,7 +135,7 @@ class LocalTarget:
             kubelet: The kubelet with the system's pods.
             log: The log for events.
             changing: Whether pods and routes may change while the system is up.
-            side: The side of the pair that the system is on, `left` or `right`.
+            side: `left` or `right`, if the system is one of a pair (two systems that are up at once).
 
         """
         return FileRouting(objects, net.addresses, self.cpus(), log, changing=changing)
@@ -171,7 +171,7 @@ class LocalTarget:
         return self
 
     def check(self) -> None:
-        """Check the prerequisites, pin the lab to its CPUs, and remove what ended labs have left on this machine.
+        """Check the prerequisites, pin the lab to its CPUs, and remove what ended lab processes have left on this machine.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -234,7 +234,7 @@ class LocalTarget:
         return len(self.cpus()["generator"])
 
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
-        """Check that this target can run a variant and serve the load points, without starting anything.
+        """Check that this target can run a variant and serve the load points (loads of a sweep), without starting anything.
 
         Returns:
             Name of the load point → the endpoint that its load will go to.
@@ -282,12 +282,12 @@ class LocalTarget:
         side: Side = "left",
         meanwhile: Callable[[], object] = do_nothing,
     ) -> Iterator[LocalSystem]:
-        """Start a variant's processes, yield the system once it serves, and remove the system after the block.
+        """Start a variant's processes, yield the system once it serves, and remove the system after the `with` block.
 
         Args:
             variant: The variant.
             changing: Whether pods and routes may change while the system is up.
-            side: The side of the pair, `left` or `right`. A variant that is up alone is on the left.
+            side: `left` or `right`, if two variants are up at once (a pair). A variant that is up alone is on the left.
             meanwhile: A function that is called once, after the proxy was started and before the wait for its
                 readiness. An error in the function ends the bring-up.
 
@@ -349,15 +349,15 @@ class LocalTarget:
 
 @contextmanager
 def explained(routing: Routes) -> Iterator[None]:
-    """Raise a MeasuringError of the block with the complaints of the system's controllers added.
+    """Add the complaints of the system's controllers to a MeasuringError that is raised in the `with` block.
 
-    The block waits for a system to come up.
+    The `with` block waits for a system to come up.
 
     Args:
         routing: The component that passes routes to the proxies and knows what the controllers complain about.
 
     Raises:
-        MeasuringError: The error of the block, with the complaints.
+        MeasuringError: The error that the `with` block raised, with the complaints.
 
     """
     try:
@@ -367,7 +367,7 @@ def explained(routing: Routes) -> Iterator[None]:
 
 
 def check_points(objects: objects.Objects, points: Iterable[LoadPoint], fixed: Callable[[Container], bool]) -> None:
-    """Refuse load points with a disruption (such as a deleted pod) that this target cannot make.
+    """Refuse load points (loads of a sweep) with a disruption, such as a deleted pod, that this target cannot make.
 
     Args:
         objects: The objects of the variant.
@@ -438,13 +438,13 @@ def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
 
 
 def vet_generations(objects: objects.Objects, points: Sequence[LoadPoint], renews: Callable[[Container], bool]) -> None:
-    """Refuse load points with several worker generations if no reload of the proxy starts new worker processes.
+    """Refuse loads that need several worker generations if no reload of the proxy starts new worker processes.
 
     A worker generation is the worker processes between two reloads.
 
     Args:
         objects: The objects of the variant.
-        points: The load points.
+        points: The load points (the loads of a sweep).
         renews: The function that returns whether a reload of the proxy in a container starts new workers.
 
     Raises:

@@ -73,7 +73,7 @@ def down(context: str | None, talk: Console) -> None:
         talk: The console for progress.
 
     Raises:
-        LabError: No context is named, or a lab is measuring on the cluster now.
+        LabError: No context is named, or somebody measures on the cluster now.
 
     """
     api = _connect(context)
@@ -89,7 +89,7 @@ def down(context: str | None, talk: Console) -> None:
 
 
 def _take_lease(api: Api, run: str, leaving: ExitStack) -> None:
-    """Take the cluster's lease, which keeps other labs away; it is released when the stack `leaving` is closed."""
+    """Take the cluster's lease, which keeps other processes of the lab away; closing the stack `leaving` releases it."""
     lease = Lease(api, format_holder(run))
     lease.acquire()
     leaving.callback(lease.release)

@@ -181,7 +181,7 @@ def _read_ports(system: System, check: Check) -> Reading:
 
 
 def _list_outgoing_ports(system: System, check: Check) -> set[int]:
-    """Fetch a large page through the system, and return the local ports of the pod's outgoing connections meanwhile."""
+    """Fetch a large page through the system, and return the local ports that the pod's outgoing connections use meanwhile."""
 
     def fetch() -> None:
         with suppress(OSError):  # the canary detects a proxy that does not answer

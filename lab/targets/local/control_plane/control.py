@@ -402,7 +402,7 @@ class ControlPlane:
 
     @contextmanager
     def _keep_fault(self) -> Iterator[None]:
-        """Catch an error of the block and store it, so that `check` raises it later.
+        """Catch an error raised in the `with` block and store it, so that `check` raises it later.
 
         The block mostly runs in a thread, where an error would reach nobody. Once `stop` was called, errors are
         dropped.
@@ -421,7 +421,7 @@ class ControlPlane:
 
 
 class LocalRecorder:
-    """A context manager that returns the events logged while its block ran, in the terms of `lab.model.events`.
+    """A context manager that returns the events logged while its `with` block ran, in the form of `lab.model.events`.
 
     Events of single containers are left out, because `ControlPlane` records what they mean for the pod. All times are
     by the lab's clock, because everything runs on one machine.

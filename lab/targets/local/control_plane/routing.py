@@ -49,9 +49,9 @@ class Routes(Protocol):
 
     @property
     def note(self) -> str:
-        """A note for the record of samples on how changes reach the proxy here, if they reach it otherwise than in a cluster.
+        """The remark, stored with each sample (a single measurement), on how changes reach the proxy differently here than in a cluster.
 
-        It is empty if there is no difference.
+        It is empty if changes reach the proxy in the same way as in a cluster.
         """
         ...
 
@@ -89,7 +89,7 @@ class Routes(Protocol):
         """Take note that a pod was ordered to end, so that changes are no longer passed on to it."""
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """Pass the pods that are ready now on to the proxies.
+        """Inform the proxies which pods are ready now.
 
         Args:
             ready: All pods, of any role, that are ready and do not terminate.
@@ -195,7 +195,10 @@ class FileRouting(Routes):
 
     @property
     def note(self) -> str:
-        """A note for the record of samples on how changes reach the proxies; empty if routes and pods may not change."""
+        """The remark, stored with each sample (a single measurement), on how changes reach the proxies differently than in a cluster.
+
+        It is empty if routes and pods may not change.
+        """
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         notes = {system.note for item in containers if (system := find(item.repository)) is not None}
         return ", ".join(sorted(notes - {""})) if self._changing else ""
@@ -260,7 +263,7 @@ class FileRouting(Routes):
             follower.join()
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
-        """Pass the pods that are ready now on to the proxies.
+        """Inform the proxies which pods are ready now.
 
         Args:
             ready: All pods, of any role, that are ready and do not terminate.
@@ -317,7 +320,8 @@ class FileRouting(Routes):
         """Raise an error if a reload has failed, or if a proxy could not be informed of changed backends.
 
         Raises:
-            MeasuringError: A reload failed. Or the backends changed, and a proxy has a fixed configuration.
+            MeasuringError: A reload failed. Or the backends changed, and a proxy keeps the backends that it had at its
+                start.
 
         """
         for fault in [follower.fault for follower in self._followers if follower.fault is not None]:

@@ -145,7 +145,7 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
 
 
 def describe_way(objects: Objects) -> str:
-    """Return a description of what lies between clients and the proxy, for the notes of samples.
+    """Return a description of what lies between clients and the proxy, for the remarks that are stored with samples.
 
     An example is `through a node's Service NAT (nftables, 2 endpoints, masquerade)`. The text is empty if clients
     reach the proxy directly.
@@ -186,7 +186,7 @@ def install(net: Network, objects: Objects) -> None:
 
 
 def join(net: Network, pod: Pod) -> None:
-    """Make the packets of a new proxy pod to the client take the way through the node, where the NAT is.
+    """Route the packets that a new proxy pod sends to the client through the node, where the NAT is.
 
     Raises:
         CalledProcessError: `ip` fails.
@@ -213,7 +213,7 @@ def answer_without_endpoints(net: Network, objects: Objects) -> None:
 def follow(net: Network, objects: Objects, pods: Sequence[Pod]) -> None:
     """Make the node's NAT send new connections only to the given pods; established connections stay with their pod.
 
-    Each Service sends its connections to those of the pods that it selects.
+    A Service sends connections only to those of the given pods that it selects.
 
     Raises:
         CalledProcessError: `nft` fails.

@@ -127,7 +127,7 @@ class LocalContainerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The id of the container's main process, in the lab's numbering of processes; None while it does not run."""
+        """The id of the container's main process, as seen from outside the container; None while the process does not run."""
         return self._main if self.popen is not None and self.popen.returncode is None else None
 
     def start(self) -> None:
@@ -206,7 +206,8 @@ class LocalContainerProcess:
         """End a command that was started inside the container by a command line from `enter`.
 
         The processes below `popen` are killed first, until `popen` itself has ended. If `popen` were killed first, its
-        child would become ours. It would keep the container's process namespace open until we wait for it.
+        child would become a child of this process, and would keep the container's process namespace open until this
+        process waits for it.
 
         Args:
             popen: The process of the command line.
@@ -234,7 +235,10 @@ class LocalContainerProcess:
         return ["env", "-i", *(f"{name}={value}" for name, value in variables.items())]
 
     def processes(self) -> list[int]:
-        """Return the ids of the main process and all its descendants, in the lab's numbering; empty if the main process ended."""
+        """Return the ids of the main process and all its descendants, as seen from outside the container.
+
+        The list is empty if the main process has ended.
+        """
         return list_descendants(self.pid) if self.pid is not None else []
 
     def processes_but(self, name: str) -> list[int]:
@@ -307,8 +311,8 @@ class LocalContainerProcess:
     def release(self) -> None:
         """Let `stop` return as soon as the main process has ended.
 
-        Without this, `stop` waits some time after the end of the main process, because a container of certain images
-        ends that much later. The call has an effect on a `stop` that is under way in another thread, and on every
+        Without this call, `stop` waits on for some seconds if the image's own process would do so
+        (`Realisation.waits`). The call has an effect on a `stop` that is under way in another thread, and on every
         later one.
         """
         self._released.set()
@@ -316,8 +320,8 @@ class LocalContainerProcess:
     def linger(self) -> None:
         """Wait until a call of `stop` in another thread has returned.
 
-        For certain images, `stop` waits for some time after the end of the main process, because their containers end
-        that much later. For other images this method returns at once.
+        After the end of the main process, `stop` waits on for some seconds if the image's own process would do so
+        (`Realisation.waits`). For other images this method returns at once.
         """
         if self.setting.started.waits[1]:
             with self._stopping:
@@ -369,7 +373,7 @@ class LocalContainerProcess:
         return ", ".join(filter(None, [message, self.setting.group.out_of_memory()]))
 
     def truncate(self, larger_than: int) -> None:
-        """Cut output files that are larger than a number of bytes to nothing; a kubelet would rotate the logs instead.
+        """Truncate the output files that are larger than a number of bytes; a kubelet would rotate the logs instead.
 
         Args:
             larger_than: The number of bytes.

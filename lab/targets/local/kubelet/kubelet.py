@@ -236,7 +236,7 @@ class Kubelet:
             )
 
     def _rotate(self) -> None:
-        """Cut the containers' output files that have grown too large to nothing, every few seconds until `stop` is called."""
+        """Truncate the containers' output files that have grown too large, every few seconds until `stop` is called."""
         while not self._stopped.wait(ROTATE_EVERY_S):
             for runner in self._runners:
                 runner.process.truncate(ROTATE_BYTES)

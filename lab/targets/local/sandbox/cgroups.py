@@ -65,7 +65,7 @@ class ContainerGroup:
     no_room: str = ""
 
     def join(self) -> str:
-        """Return shell commands that move the shell that runs them into the group.
+        """Return shell commands; a shell that runs them moves itself into the group.
 
         The processes that the shell starts later are in the group, too. The commands write 0 for the process id, which
         means the writing process.
@@ -125,7 +125,7 @@ class ContainerGroup:
         """Remove the group's folders; its processes must have ended.
 
         The kernel may refuse this for some time after the end of a process. A folder that it still refuses to remove
-        after `within_s` seconds stays. The next lab's `sweep` removes it.
+        after `within_s` seconds stays. A later run removes it by `sweep`.
 
         Args:
             within_s: The seconds to try for, over all folders.
@@ -223,10 +223,10 @@ class Groups:
 
 
 def make_label() -> str:
-    """Return the text with which the names of all this lab's cgroup folders begin.
+    """Return the text with which the names of all cgroup folders of this run of the lab begin.
 
     The text is `lab-DEVICE-PID-START-`: the device number of the machine's /proc, and the id and start time of the
-    lab's outermost process. So `sweep` can see whether the lab still lives.
+    lab's outermost process. So `sweep` can see whether this run of the lab still goes on.
 
     Raises:
         LookupError: The machine's /proc does not show the lab's outermost process.
@@ -240,9 +240,9 @@ def make_label() -> str:
 
 
 def sweep() -> list[Path]:
-    """Remove the cgroup folders that ended labs have left on this machine, and return the removed folders.
+    """Remove the cgroup folders that ended lab processes have left on this machine, and return the removed folders.
 
-    Folders of living labs, and folders that no lab has made, stay.
+    Folders of lab processes that still run, and folders that the lab has not made, stay.
     """
     proc, _ = find_host_proc()
     device, removed = Path(proc).stat().st_dev, list[Path]()

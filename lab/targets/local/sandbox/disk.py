@@ -125,5 +125,5 @@ def filesystem(path: Path, follow: bool = True) -> str:
 
 
 def sweep() -> None:
-    """Remove the folders of volumes that ended labs have left behind."""
+    """Remove the folders of volumes that ended lab processes have left behind."""
     scratch.sweep_folders(_get_place().glob(f"{_PREFIX}*"))

@@ -86,8 +86,8 @@ _PR_SET_PDEATHSIG = 1
 def enter(argv: Sequence[str]) -> int:
     """Run `python -m lab ARGV` inside new namespaces, and return its exit status (128 + n if signal n ended it).
 
-    This process then only waits (as the outer process) for the process inside (the inner process). It forwards SIGINT
-    and SIGTERM to the inner process, each once, whether a terminal or `kill` has sent them.
+    This process (the outer process) then only waits for the process inside (the inner process). It forwards SIGINT and
+    SIGTERM to the inner process, each once, whether a terminal or `kill` has sent them.
 
     Args:
         argv: The arguments of the lab's command.
@@ -181,8 +181,8 @@ def serving_scripts() -> Iterator[int]:
     process runs each requested script.
 
     Yields:
-        The number of a file descriptor (a socket) over which scripts are requested. The block must start the inner
-        process with this descriptor open, and with the number in the environment variable LAB_OUTSIDE.
+        The number of a file descriptor (a socket) over which scripts are requested. The `with` block must start the
+        inner process with this descriptor open, and with the number in the environment variable LAB_OUTSIDE.
 
     """
     server_end, client_end = socket.socketpair()
@@ -265,10 +265,10 @@ def make_unshare_command(as_root: bool) -> list[str]:
 
 
 def _watch(outer: socket.socket) -> None:
-    """Pass the signals that the outer process has received on to this process's main thread; end when that process is gone.
+    """Pass the signals of the outer process on to this process's main thread, and end when the outer process is gone.
 
-    This process is PID 1 of the namespaces. When the outer process is gone, it exits, and the kernel then ends
-    everything in the namespaces.
+    The outer process is the one that has made the namespaces. This process is PID 1 inside them. When it exits, the
+    kernel ends everything in the namespaces.
 
     Args:
         outer: The socket to the outer process. It may break (ConnectionError) if the outer process ends suddenly,

@@ -61,7 +61,7 @@ _NEAR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class SideNames:
-    """The prefixes of names and addresses for one side of a pair, so that two systems can be up without collisions.
+    """The prefixes of names and addresses for one side of a pair (two systems that are up at once), which avoid collisions.
 
     Attributes:
         prefix: The beginning of the names of network namespaces.
@@ -124,7 +124,7 @@ class Network:
 
     Attributes:
         places: The places, including dropped ones.
-        lane: The prefixes of names and addresses for the system's side of a pair.
+        lane: The prefixes of names and addresses, which differ between two systems that are up at once (a pair).
         borrowed: Name of a pod → name of the place that the pod uses, if it was made for an earlier pod. A pod on the
             host network takes over its predecessor's place, because the network of a node outlives a pod.
 
@@ -254,7 +254,7 @@ def build_network(
     Args:
         names: The names of the places, without the client's.
         links: Pairs of names of places to link.
-        lane: The prefixes of names and addresses for the system's side of a pair.
+        lane: The prefixes of names and addresses, which differ between two systems that are up at once (a pair).
 
     Raises:
         CalledProcessError: `ip` fails; what was made is removed again.
@@ -341,7 +341,7 @@ def call_in(place: NetworkPlace, action: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def as_measuring_error() -> Iterator[None]:
-    """Raise a MeasuringError instead of a CalledProcessError or an OSError of the block."""
+    """Convert a CalledProcessError or an OSError raised in the `with` block to a MeasuringError."""
     remedy = "`just doctor` checks what it needs"
     try:
         yield
