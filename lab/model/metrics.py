@@ -63,6 +63,8 @@ class Metric:
             `events`: nothing.
         detail: Whether the metric is a part of the metric in the row above it.
         always: Whether a difference is shown even if it is 0 for all variants.
+        in_default: Whether default output has this outcome of a disruption, of streams or of WebSockets even where no
+            variant differs in it.
         idle: Whether the metric is usually not 0 even without a disruption. It is then shown only if the disruption
             changed it.
 
@@ -83,6 +85,7 @@ class Metric:
     seen: Literal["requests", "events", "both", "delays"] = "events"
     detail: bool = False
     always: bool = False
+    in_default: bool = False
     idle: bool = False
 
     @property
@@ -396,12 +399,12 @@ METRICS: Mapping[str, Metric] = {
     "slowest_s": _ms("slowest", kind="claim", column=6, heading="max", histogram=lambda histogram: histogram.maximum_s),
     "errors": _claim("errors", column=7, primary=True, sample=lambda sample: float(sum(sample.errors.values()))),
     # -- outcomes of a disruption: differences
-    "requests": Metric("requests", better="neither", always=True),
-    "failed": Metric("failed requests", always=True, primary=True),
+    "requests": Metric("requests", better="neither", always=True, in_default=True),
+    "failed": Metric("failed requests", always=True, primary=True, in_default=True),
     "failed_status": Metric("wrong status", detail=True),
     **{f"failed_{kind}": Metric(kind, detail=True) for kind in ERROR_KINDS},
     "failed_other": Metric("other", detail=True),
-    "gap_s": Metric("longest gap", "s", decimals=2, seen="requests", always=True, primary=True),
+    "gap_s": Metric("longest gap", "s", decimals=2, seen="requests", always=True, primary=True, in_default=True),
     "failing_s": Metric("first to last failure", "s", decimals=2, seen="requests", primary=True),
     "changes": Metric("changes", better="neither"),
     "correct_s": Metric("time until correct", "s", decimals=3, seen="both", primary=True),
@@ -425,23 +428,23 @@ METRICS: Mapping[str, Metric] = {
     "streams": Metric("streams", better="neither", always=True),
     "websockets": Metric("WebSockets", better="neither", always=True),
     "held": Metric("long-lived connections", better="neither"),
-    "cut": Metric("of them cut", detail=True, primary=True),
+    "cut": Metric("of them cut", detail=True, primary=True, in_default=True),
     "not_opened": Metric("not opened", detail=True, primary=True),
     "cut_s": Metric("first cut after", "s", "more", decimals=2),
     "cut_idle_s": Metric("silence before a cut", "s", "more", decimals=2, detail=True),
-    "first_event_s": _ms("time to first event", decimals=2, seen="delays", always=True, primary=True),
+    "first_event_s": _ms("time to first event", decimals=2, seen="delays", always=True, primary=True, in_default=True),
     "first_event_max_s": _ms("longest to first event", decimals=2, seen="delays", detail=True),
-    "delay_p50_s": _ms("delay of an event, p50", decimals=2, seen="delays", always=True, primary=True),
-    "delay_p99_s": _ms("delay of an event, p99", decimals=2, seen="delays", always=True, primary=True),
+    "delay_p50_s": _ms("delay of an event, p50", decimals=2, seen="delays", always=True, primary=True, in_default=True),
+    "delay_p99_s": _ms("delay of an event, p99", decimals=2, seen="delays", always=True, primary=True, in_default=True),
     "delay_max_s": _ms("longest delay of an event", decimals=2, seen="delays", detail=True),
     "stream_gap_s": _ms("longest gap in a stream", decimals=1, seen="delays", always=True, primary=True),
-    "coalesced_share": Metric("events that came with the one before", "%", decimals=2, scale=0.01, always=True, primary=True),
+    "coalesced_share": Metric("events that came with the one before", "%", decimals=2, scale=0.01, always=True, primary=True, in_default=True),
     "cpu_per_event_s": Metric("CPU per event", "µs", decimals=1, scale=1e-6, always=True, primary=True),
     "stream_bytes": Metric("memory per open stream", "kB", decimals=1, scale=1e3, always=True, primary=True),
-    "lost_messages": Metric("messages lost", always=True, primary=True),
+    "lost_messages": Metric("messages lost", always=True, primary=True, in_default=True),
     "opening_s": _ms("time to open a WebSocket", decimals=2, always=True, primary=True),
-    "round_trip_p50_s": _ms("round trip of a message, p50", decimals=2, always=True, primary=True),
-    "round_trip_p99_s": _ms("round trip of a message, p99", decimals=2, always=True, primary=True),
+    "round_trip_p50_s": _ms("round trip of a message, p50", decimals=2, always=True, primary=True, in_default=True),
+    "round_trip_p99_s": _ms("round trip of a message, p99", decimals=2, always=True, primary=True, in_default=True),
     "round_trip_max_s": _ms("longest round trip", decimals=2, detail=True),
     "cpu_per_message_s": Metric("CPU per message", "µs", decimals=1, scale=1e-6, always=True, primary=True),
     "websocket_bytes": Metric("memory per open WebSocket", "kB", decimals=1, scale=1e3, always=True, primary=True),
@@ -527,7 +530,7 @@ clock_error_s   the largest possible difference between the clocks of generator 
 RATIOS = tuple(name for name, metric in METRICS.items() if metric.ratio)
 """The names of the metrics that have effects at steady loads; errors are counted, never compared."""
 DIFFERENCES = tuple(name for name, metric in METRICS.items() if metric.kind == "difference")
-"""The names of the outcomes of a disruption."""
+"""The names of the outcomes of disruptions, of streams of events and of WebSockets."""
 COLUMNS = tuple(sorted((name for name in METRICS if METRICS[name].column), key=lambda name: METRICS[name].column))
 """The names of the metrics with a column in the table of steady loads, in order."""
 OUTCOME_OF_METRIC = {

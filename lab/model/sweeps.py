@@ -302,7 +302,8 @@ class PointSpec(Record, strict=True):
     )
     page: str | Annotated[list[str], Field(min_length=1)] = "1kB.bin"
     requests: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="end after so many requests instead of after `duration_s` (hey, h2load); null = by time"
+        default=None,
+        description="end after so many requests instead of after `duration_s` (hey, h2load); null = by time",
     )
     keepalive: bool = Field(default=True, description="false = a new connection for every request")
     requests_per_connection: Annotated[int, Field(ge=1)] | None = Field(
@@ -334,7 +335,9 @@ class PointSpec(Record, strict=True):
         default="h1",
         description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)",
     )
-    streams: int = Field(default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load, events)")
+    streams: int = Field(
+        default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load, events)"
+    )
     every_s: Annotated[float, Field(ge=0.01, le=3600)] | None = Field(
         default=None,
         description="each connection (of HTTP/2 each of its `streams`) is a stream of Server-Sent Events, one every so many seconds (events), or a WebSocket with such messages (k6-websocket)",

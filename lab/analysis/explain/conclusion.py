@@ -80,9 +80,7 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         yield f"{resolution}; next: {FIRST_STEP}", ()
     if limits := _describe_limits(summary):
         yield f"limited {limits}", ()
-    if record.target == "local" and (
-        arms := [verdict.arm for verdict in run_verdicts if _has_controller(verdict, record)]
-    ):
+    if arms := [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]:
         yield (
             f"local runs no controller; to confirm it: {rerun.measure_command(record, ' '.join(arms))} --target apiserver",
             (),
@@ -91,9 +89,12 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         yield more, ()
 
 
-def _has_controller(verdict: Verdict, record: RunRecord) -> bool:
-    """Return whether a verdict advises to apply a variant of a system whose controller runs on the target apiserver."""
-    base = record.variants[verdict.arm].base if verdict.kind == "apply" else ""
+def needs_controller(verdict: Verdict, record: RunRecord) -> bool:
+    """Return whether a verdict's advice to apply a variant is to be confirmed by a run on the target apiserver.
+
+    That is so if the run was on the target local, which has no controllers, and the system's controller runs on apiserver.
+    """
+    base = record.variants[verdict.arm].base if verdict.kind == "apply" and record.target == "local" else ""
     return any(system.name == base and system.controllers for system in SYSTEMS)
 
 

@@ -70,7 +70,7 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 
     """
     if one_line_each and not every_line:
-        return overview(plan)
+        return overview(plan, evidence)
     return [part for migration in plan.migrations for part in _make_page(plan, migration, evidence, every_line)]
 
 
@@ -329,10 +329,15 @@ def _list_ignored(plan: MigrationPlan) -> str:
 # -- all successors --------------------------------------------------------------------------------------------
 
 
-def overview(plan: MigrationPlan) -> list[Part]:
+def overview(plan: MigrationPlan, evidence: Evidence) -> list[Part]:
     """Return a table with a line for each successor of ingress-nginx, the one that breaks least first.
 
     A line has what becomes of the user's settings, the number of differences, and the worst of them.
+
+    Args:
+        plan: The plan.
+        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+
     """
     own = bool(plan.given or plan.migrations[0].annotations)
     standings: dict[str, Standing] = (
@@ -340,7 +345,7 @@ def overview(plan: MigrationPlan) -> list[Part]:
     )
     rows: list[tuple[str, ...]] = []
     for migration in plan.migrations:
-        sections = _sort_traps(migration, {})
+        sections = _sort_traps(migration, evidence)
         counts = [migration.standings.get(standing, 0) for standing in standings.values()]
         counts += [len(sections[BREAKS]), len(sections[WEAKER])]
         worst = next((trap.line.differs for traps in sections.values() for trap in traps), EMPTY)

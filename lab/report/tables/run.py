@@ -65,20 +65,6 @@ With heads, sentences and legend these make 40 lines.
 """
 PASSED = "passed"
 """The decision about a noise check whose interval includes 0; `failed` where it does not."""
-ALWAYS = (
-    "requests",
-    "failed",
-    "gap_s",
-    "cut",
-    "first_event_s",
-    "delay_p50_s",
-    "delay_p99_s",
-    "coalesced_share",
-    "round_trip_p50_s",
-    "round_trip_p99_s",
-    "lost_messages",
-)
-"""The outcomes of disruptions, streams of events and WebSockets that default output has, besides the primary metric and what differs."""
 MOVED = 1.2
 """The ratio above which a number that every system has is shown: to the control run, or to the time before the disruption."""
 
@@ -430,8 +416,8 @@ def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -
     """Return the metrics that get a line in the table of a disrupted load point.
 
     With `every`, these are the primary metrics, those that are always shown, and those that the disruption changed. Without `every`, they
-    are the primary metrics, those of `ALWAYS`, and those in which an arm differs significantly from its baseline, except details. A control
-    run (the load without the disruption) has a fixed selection.
+    are the primary metrics, those marked `in_default` in the catalogue, and those in which an arm differs significantly from its baseline,
+    except details. A control run (the load without the disruption) has a fixed selection.
 
     Args:
         summary: The summary of the run's disrupted loads.
@@ -446,8 +432,8 @@ def _select_metrics(summary: Summary, rows: Sequence[SummaryRow], every: bool) -
     primary = {effect.metric for row in rows for effect in row.shown}
     if not every:
         marked = {effect.metric for row in rows for effect in row.effects if effect.marked}
-        kept = primary | {metric for metric in marked if not METRICS[metric].detail} | set(ALWAYS)
-        return [metric for metric in present if metric in kept]
+        kept = primary | {metric for metric in marked if not METRICS[metric].detail}
+        return [metric for metric in present if metric in kept or METRICS[metric].in_default]
     return [metric for metric in present if metric in primary or _deserves_line(summary, rows, metric)]
 
 

@@ -16,7 +16,7 @@ from lab.base.errors import UsageError
 from lab.experiments.migration import plan as planning
 from lab.experiments.migration.folder import writable_lines
 from lab.report.markdown import render_markdown
-from lab.report.tables.migration import overview, page
+from lab.report.tables.migration import CONTRADICTED, overview, page
 from lab.report.terminal import render_terminal
 from lab.systems.manifests.routes import PREFIX
 
@@ -244,4 +244,13 @@ def test_pages_of_several_successors_follow_each_other_and_an_overview_of_one_is
     assert [line for line in printed if line.startswith("ingress-nginx 1.15.1 → ")] == [
         f"ingress-nginx 1.15.1 → {each.about.setting}" for each in several.migrations
     ]
-    assert overview(replace(several, migrations=several.migrations[:1]))
+    assert overview(replace(several, migrations=several.migrations[:1]), {})
+
+
+def test_the_worst_of_a_successor_is_nothing_that_the_ledger_contradicts() -> None:
+    plan = planned("envoy-gateway")
+    table = render_markdown(page(plan, {}, one_line_each=True))
+    lines = (trap.line for trap in plan.migrations[0].traps)
+    worst = next(line for line in lines if f" {line.differs[:20]}" in table)
+    evidence = {("envoy-gateway", worst.key or worst.setting): ("", f"XX-01 {CONTRADICTED}")}
+    assert f" {worst.differs[:20]}" not in render_markdown(page(plan, evidence, one_line_each=True))
