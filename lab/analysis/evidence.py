@@ -401,7 +401,7 @@ class Evidence:
             return None
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
-    def told(self, variant: str, point: str, metric: str) -> list[float]:
+    def list_solo_values(self, variant: str, point: str, metric: str) -> list[float]:
         """Return all values of a metric that the solo samples (measured alone) of a variant show at a load point, over its arms and blocks.
 
         Args:

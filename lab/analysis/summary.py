@@ -211,7 +211,7 @@ def _read_questions(record: RunRecord, disturbed: bool) -> RunQuestions:
         primary={name: metric or variant.primary_metric for name, variant in variants.items()},
         needs={name: variant.needs for name, variant in variants.items()},
         solo={(place.arm, place.point): place.solo_decides for place in design.places if not place.against},
-        worth=record.worth,
+        margin=record.margin,
     )
 
 

@@ -100,7 +100,7 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         resolve=options.resolve,
         knee=options.knee,
         against=() if options.against is None else (options.against,),
-        worth=options.margin or EQUIVALENCE_MARGIN,
+        margin=options.margin or EQUIVALENCE_MARGIN,
         sustained=options.sustained,
         only=tuple(options.points.split(",")) if options.points else (),
     )

@@ -275,7 +275,7 @@ def _measure_change(
                 manifests=manifests,
                 against=tuple(pairs[name] for name in names),
                 primary=PRIMARY,
-                worth=bounds.regression or EQUIVALENCE_MARGIN,
+                margin=bounds.regression or EQUIVALENCE_MARGIN,
             )
             return bench.prepare(request, target, command_for_record(options, "names"), probe_trials(options, talk))
 

@@ -515,7 +515,7 @@ def print_and_write_result(
     if result.complete:
         return 0
     names = " ".join(arm.variant for arm in run.record.arms if arm.role == "variant") or run.record.arms[0].variant
-    again = next((summary.resume for summary in result.told if summary.resume), "")
+    again = next((summary.resume for summary in result.shown_summaries if summary.resume), "")
     missing = f"exit 1: {result.missing}; measure again: {again or rerun.measure_command(run.record, names)}"
     Console(stderr=True).print(missing, style="red", markup=False, highlight=False, soft_wrap=True)
     return 1

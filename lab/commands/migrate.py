@@ -104,9 +104,12 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))
     if store is None:
         return 1
-    warnings = warnings_page(RunResult(store).told)
-    full_page = page(migration_plan, read_seen(), every_line=True)
-    return print_and_write_result(options, store, [*warnings, *overview(migration_plan)], [warnings, full_page])
+    warnings = warnings_page(RunResult(store).shown_summaries)
+    evidence = read_seen()
+    full_page = page(migration_plan, evidence, every_line=True)
+    return print_and_write_result(
+        options, store, [*warnings, *overview(migration_plan, evidence)], [warnings, full_page]
+    )
 
 
 def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[str, bytes]]]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from lab.base.validation import Record
 from lab.model.design import Design, PlannedFor, Promise, choose_shape, derive_design, find_solo_places
@@ -215,8 +215,9 @@ class RunRecord(Record):
     points: tuple[LoadPoint, ...]
     slots: tuple[tuple[int, str, str], ...] = Field(description="the plan in order: (block, arm, point)")
     pairs: tuple[PairSlot, ...] = Field(default=(), description="which of the slots are measured beside another arm")
-    worth: float = Field(
+    margin: float = Field(
         default=EQUIVALENCE_MARGIN,
+        validation_alias=AliasChoices("margin", "worth"),  # its name in runs before December 2026
         description="the equivalence margin, named before the first sample",
     )
     variants: dict[str, VariantRecord]

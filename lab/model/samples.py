@@ -220,7 +220,7 @@ class Sample(Record):
     outcome: dict[str, float | None] = Field(
         default_factory=dict,
         description="of a logged load: what came of the disturbance; of streams of events: their delays, cuts and costs"
-        " (lab/records/outcomes.py has the metrics); null = not to be told",
+        " (lab/records/outcomes.py has the metrics); null = unknown",
     )
     raw_sha256: str = Field(
         default="",

@@ -65,7 +65,7 @@ class RunResult:
         return compute_rate_costs(self.summaries[0])
 
     @property
-    def told(self) -> list[Summary]:
+    def shown_summaries(self) -> list[Summary]:
         """The summaries of the run's steady and of its disrupted loads, without those that have no rows. If neither has any, it is the first."""
         steady, disturbed = self.summaries
         return [steady] * (bool(steady.rows) or not disturbed.rows) + [disturbed] * bool(disturbed.rows)
@@ -115,7 +115,7 @@ class RunResult:
         for arm in variants if len(variants) <= MOST_NAMED else ():
             yield make_sentence(f"{arm.name}: {record.variants[arm.variant].title}", "dim")
         snippets: list[Part] = []
-        for number, summary in enumerate(self.told):
+        for number, summary in enumerate(self.shown_summaries):
             for place, (line, verdicts) in enumerate(conclude_run(summary, record)):
                 style = {"apply": "bold green", "worse": "bold red"}.get(verdicts[0].kind, "bold") if verdicts else ""
                 markdown = f"- {line.strip()}" if line[:1] == " " else line
@@ -128,7 +128,7 @@ class RunResult:
         if report:
             yield Sentences((Text(f"report: {report}"),), None)
         yield from snippets
-        for summary in self.told:
+        for summary in self.shown_summaries:
             yield from make_tables(summary, elsewhere, absolute, every)
         yield from gauges.rate_costs_page(self.rate_costs)
         yield from gauges.variance_page(self.levels)
@@ -141,7 +141,7 @@ class RunResult:
         if self.run.record.knee is not None:
             return [knee.page(build_report(self.run))]
         costs = gauges.rate_costs_page(self.rate_costs)
-        return [*map(make_tables, self.told), costs, gauges.variance_page(self.levels), self.more()]
+        return [*map(make_tables, self.shown_summaries), costs, gauges.variance_page(self.levels), self.more()]
 
     def more(self) -> list[Part]:
         """Return further information about the run's systems: their gauges, and the round trip of the network without a proxy.
@@ -149,7 +149,7 @@ class RunResult:
         A gauge is a value that a system reports about itself, such as the size of its configuration.
         """
         steady, _ = self.summaries
-        gauge_table = gauges.gauges_page(steady) if steady in self.told else []
+        gauge_table = gauges.gauges_page(steady) if steady in self.shown_summaries else []
         network = self.run.roundtrip()
         return [*gauge_table, *([make_sentence(roundtrip.describe_roundtrip(network), "dim")] if network else [])]
 

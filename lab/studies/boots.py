@@ -100,7 +100,7 @@ class StepOverBoots:
         low, high = (self.over.low, self.over.high) if self.boots >= MIN_BOOTS else (min(values), max(values))
         if first.decision.resolved:
             return low > 0 or high < 0
-        return -first.size.worth <= low and high <= first.size.worth
+        return -first.size.margin <= low and high <= first.size.margin
 
 
 def compute_step_over_boots(

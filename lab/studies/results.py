@@ -175,7 +175,7 @@ def shape_study(result: RunResult) -> ShapedStudy | None:
 
     """
     key = result.run.record.study
-    if key not in list_studies() or result.summaries[0] not in result.told:
+    if key not in list_studies() or result.summaries[0] not in result.shown_summaries:
         return None
     study = load_study(key)
     return ShapedStudy(study.key, study.file.question, shape_tables(study, result.summaries[0]))

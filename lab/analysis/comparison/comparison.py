@@ -90,7 +90,7 @@ def _compare_inside(
             remedy = f"name the other side too: RUN:ARM RUN:{alone}"
             raise UsageError(run.record.id, f"'{alone}' is compared with nothing in its run", remedy)
         pairs = [(run.arms[arm.baseline or ""], arm) for arm in chosen]
-    meeting = ComparedRuns(run, run, {point.name: point for point in run.points}, paired=True, worth=run.record.worth)
+    meeting = ComparedRuns(run, run, {point.name: point for point in run.points}, paired=True, margin=run.record.margin)
     as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
     effects = decide_run(run.record, run.cells, run.samples, seconds_of) if as_in_table else {}
     rows = list(build_rows(meeting, run.points, pairs, asked, effects))

@@ -78,7 +78,7 @@ def advise(comparison: Comparison) -> tuple[Advice, ...]:
     by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
     for row in comparison.rows:
         by_pair.setdefault(row.pair, []).append(row)
-    return tuple(Advice(*pair, *_ArmPair(comparison, *pair, rows).told) for pair, rows in by_pair.items())
+    return tuple(Advice(*pair, *_ArmPair(comparison, *pair, rows).advice) for pair, rows in by_pair.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class _ArmPair:
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
-    def told(self) -> tuple[AdviceKind, str, str]:
+    def advice(self) -> tuple[AdviceKind, str, str]:
         """The advice about two compared arms (variants): (kind of the advice, sentence, manifest snippet to apply or empty)."""
         is_own = (
             self.base_arm == self.other_arm
@@ -252,7 +252,7 @@ class _ArmPair:
             few = "so few blocks could not have resolved so many comparisons"
             text += f"; {few}: compare one arm, or measure more blocks"
         for row in rows:  # where the baseline moved significantly, and by more than the margin and its noise floor
-            ends, least = row.baseline_move and row.baseline_move.interval, max(row.size.worth, row.size.guard)
+            ends, least = row.baseline_move and row.baseline_move.interval, max(row.size.margin, row.size.noise_floor)
             if ends and (ends[0] > least or ends[1] < -least):
                 hides = "its baseline moved between the runs, though"
                 may_hide = "their common baseline moved between the runs, which may hide a difference"

@@ -276,7 +276,7 @@ def _suggest_blocks(summary: Summary, record: RunRecord) -> str:
     place = ""
     effects = [(row, effect) for row in summary.rows for effect in row.shown]
     for row, effect in effects:
-        estimate, margin = effect.estimate, effect.size.worth
+        estimate, margin = effect.estimate, effect.size.margin
         if effect.decision is Decision.INCONCLUSIVE and estimate and estimate.sd and find_bound(estimate) > margin > 0:
             needed = count_blocks_to_detect(estimate.sd, estimate.n, margin, ALPHA / family)
             if needed is None or needed > max((count or 0 for count in blocks.values()), default=estimate.n):

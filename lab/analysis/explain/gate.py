@@ -182,8 +182,8 @@ def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
     if min(compute_loss(row, end) for end in estimate.interval) > bound:
         if least_blocks:
             return few
-        if abs(estimate.effect) <= row.size.guard:
-            guard = format_size(row, row.size.guard)
+        if abs(estimate.effect) <= row.size.noise_floor:
+            guard = format_size(row, row.size.noise_floor)
             return f"measure again with --blocks {twice}, or on a quieter machine: the baseline against itself shows {guard}"
         return f"measure again with --blocks {twice}{'' if comparison.paired else f', or {fewer}'}"
     if not bound:

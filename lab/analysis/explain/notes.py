@@ -149,7 +149,7 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
     if stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
     elif effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA:
-        yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.guard)}"
+        yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.noise_floor)}"
 
 
 # -- of a table ----------------------------------------------------------------------------------------------

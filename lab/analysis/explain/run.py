@@ -392,7 +392,7 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
         if significant and effect.estimate
         else "no difference"
     )
-    within = f"smaller than the equivalence margin of {metric.size(effect.size.worth)}"
+    within = f"smaller than the equivalence margin of {metric.size(effect.size.margin)}"
     return f"{message} in {_describe_place(row, effect)} ({format_difference(effect)}, {within}){points}"
 
 
@@ -431,15 +431,15 @@ def explain_inconclusive(effect: Effect) -> str:
     Either the A/A noise floor is larger than the equivalence margin. Or the interval lies within the margin, but pairs
     (two variants at once) may miss part of a cost in this metric.
     """
-    if effect.size.guard > effect.size.worth:
+    if effect.size.noise_floor > effect.size.margin:
         return NOISY
-    within = find_bound(effect.estimate) <= effect.size.worth and not effect.size.same
+    within = find_bound(effect.estimate) <= effect.size.margin and not effect.size.may_be_equivalent
     return PAIRS_MISS if within else ""
 
 
 def format_margin(effect: Effect) -> str:
     """Format the equivalence margin that an effect was compared with: `2 %`, or `0.2 s`."""
-    metric, margin = find_metric(effect.metric), effect.size.worth
+    metric, margin = find_metric(effect.metric), effect.size.margin
     return f"{100 * expm1(margin):.3g} %" if metric.ratio else metric.size(margin)
 
 
@@ -460,13 +460,13 @@ def suggest_blocks(effect: Effect, family: int) -> str:
         already has as many blocks.
 
     """
-    estimate, worth = effect.estimate, effect.size.worth
-    if estimate is None or not estimate.sd or not worth or not estimate.has_interval or find_bound(estimate) <= worth:
+    estimate, margin = effect.estimate, effect.size.margin
+    if estimate is None or not estimate.sd or not margin or not estimate.has_interval or find_bound(estimate) <= margin:
         return ""
-    blocks = count_blocks_to_detect(estimate.sd, estimate.n, worth, ALPHA / family)
+    blocks = count_blocks_to_detect(estimate.sd, estimate.n, margin, ALPHA / family)
     if blocks is None:
-        return f"not even {MAX_BLOCKS} blocks would detect {find_metric(effect.metric).size(worth)}"
-    return f"--blocks {blocks} would detect {find_metric(effect.metric).size(worth)}" if blocks > estimate.n else ""
+        return f"not even {MAX_BLOCKS} blocks would detect {find_metric(effect.metric).size(margin)}"
+    return f"--blocks {blocks} would detect {find_metric(effect.metric).size(margin)}" if blocks > estimate.n else ""
 
 
 def find_bound(estimate: stats.Estimate | None) -> float:

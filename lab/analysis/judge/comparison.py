@@ -118,7 +118,7 @@ class ComparedRow:
         """
         reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
         if decision is Decision.INCONCLUSIVE and holm_p is not None and holm_p <= ALPHA:
-            reasons = [f"{WITHIN_NOISE_FLOOR} {format_size(self, self.size.guard)}"]
+            reasons = [f"{WITHIN_NOISE_FLOOR} {format_size(self, self.size.noise_floor)}"]
         notes = tuple(dict.fromkeys([*self.notes, *reasons]))
         return replace(self, decision=decision, holm_p=holm_p, primary=primary, notes=notes)
 
@@ -259,7 +259,7 @@ def _build_row(
             find_noise_floor(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, as_pair=False)
             for run, cell in ((meeting.base, base), (meeting.other, other))
         )
-        size = compute_thresholds(metric, sides, max(guards), meeting.worth)
+        size = compute_thresholds(metric, sides, max(guards), meeting.margin)
     row = ComparedRow(
         point=point,
         metric=metric,

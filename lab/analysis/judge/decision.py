@@ -65,18 +65,18 @@ class Thresholds:
     """The thresholds that an effect is compared with for a decision, on the effect's scale (log-ratio or difference).
 
     Attributes:
-        worth: The equivalence margin, ≥ 0: smaller effects do not matter.
-        guard: The smallest effect that may be claimed as better or worse, ≥ 0. It is the A/A noise floor, which is the
+        margin: The equivalence margin, ≥ 0: smaller effects do not matter.
+        noise_floor: The smallest effect that may be claimed as better or worse, ≥ 0. It is the A/A noise floor, which is the
             effect that the baseline shows against itself (`compute_noise_floor`). For some metrics it is the smallest
             difference that the metric resolves.
-        same: True if the decision *equivalent* is allowed. It is False for a pair (two arms measured at once) in a
+        may_be_equivalent: True if the decision *equivalent* is allowed. It is False for a pair (two arms measured at once) in a
             metric in which pairs may hide a part of a cost.
 
     """
 
-    worth: float
-    guard: float = 0.0
-    same: bool = True
+    margin: float
+    noise_floor: float = 0.0
+    may_be_equivalent: bool = True
 
 
 def to_log_margin(share: float) -> float:
@@ -104,8 +104,8 @@ def decide(
 ) -> Decision:
     """Decide whether an effect is equivalent, better, worse or inconclusive, by its interval and its p-value.
 
-    1. It is equivalent if its interval lies within the equivalence margin (`size.worth`). That is not allowed if the noise
-       floor (`size.guard`) is larger than the margin, if `size.same` is False, or if `bound` is True.
+    1. It is equivalent if its interval lies within the equivalence margin (`size.margin`). That is not allowed if the noise
+       floor (`size.noise_floor`) is larger than the margin, if `size.may_be_equivalent` is False, or if `bound` is True.
     2. Otherwise, it is better or worse if it is significant and larger than the noise floor.
     3. Otherwise, it is inconclusive.
 
@@ -121,10 +121,10 @@ def decide(
     """
     if estimate.interval is None:
         return Decision.NO_INTERVAL
-    within = max(map(abs, estimate.interval)) <= size.worth
-    if within and size.guard <= size.worth and size.same and not bound:
+    within = max(map(abs, estimate.interval)) <= size.margin
+    if within and size.noise_floor <= size.margin and size.may_be_equivalent and not bound:
         return Decision.EQUIVALENT
-    if adjusted_p is not None and adjusted_p <= ALPHA and abs(estimate.effect) > size.guard:
+    if adjusted_p is not None and adjusted_p <= ALPHA and abs(estimate.effect) > size.noise_floor:
         return Decision.BETTER if (estimate.effect > 0) == more_is_better else Decision.WORSE
     return Decision.NOT_JUDGED if bound else Decision.INCONCLUSIVE
 

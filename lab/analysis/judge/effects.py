@@ -204,14 +204,14 @@ class RunQuestions:
             it requires something, the arm's effects at steady loads get no decision.
         solo: (arm, load point) → the reason why solo samples (each arm measured alone) decide, as in `Design.places`.
             It is empty if the pair (both measured at once) decides.
-        worth: The equivalence margin, as a share (0.02 = 2 %).
+        margin: The equivalence margin, as a share (0.02 = 2 %).
 
     """
 
     primary: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     needs: Mapping[str, str] = field(default_factory=dict[str, str])
     solo: Mapping[ArmAndPoint, str] = field(default_factory=dict[ArmAndPoint, str])
-    worth: float = EQUIVALENCE_MARGIN
+    margin: float = EQUIVALENCE_MARGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +303,7 @@ class Effects:
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.INCONCLUSIVE
             noise_floor = find_noise_floor(self.cells, baseline, point, metric, scheme is not None)
-            size = compute_thresholds(metric, sides, noise_floor, self.asked.worth)
+            size = compute_thresholds(metric, sides, noise_floor, self.asked.margin)
             size = replace(size, same=scheme is None or recovers(metric, scheme))
             pair_note = solo if solo == CONCURRENT or pair_estimate is not None else ""
             note = reason or "; ".join(filter(None, [ruled.note, pair_note]))
@@ -439,7 +439,7 @@ def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str,
     return compute_noise_floor(estimate_effect(sides.own, sides.base, metric)) if sides else 0.0
 
 
-def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: float) -> Thresholds:
+def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, margin: float) -> Thresholds:
     """Return the thresholds that an effect between two arms (variants) is compared with.
 
     Args:
@@ -447,15 +447,15 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, worth: 
         sides: The samples of the two arms.
         noise_floor: The A/A noise floor (the effect of the baseline against itself): a log-ratio, or for a disruption a
             difference in the metric's own unit.
-        worth: The equivalence margin as a share. If the metric is compared by difference, the margin is this share of
+        margin: The equivalence margin as a share. If the metric is compared by difference, the margin is this share of
             the baseline's absolute value, and at least the smallest difference that the metric resolves.
 
     """
     if METRICS[metric].ratio:
-        return Thresholds(to_log_margin(worth), noise_floor)
+        return Thresholds(to_log_margin(margin), noise_floor)
     level, clock_s = sides.base.level(metric), max(sides.own.clock_error_s, sides.base.clock_error_s)
     resolved = compute_resolution_s(metric, sides.base.point, clock_s)
-    return Thresholds(max(resolved, worth * abs(level.value) if level else 0.0), max(noise_floor, resolved))
+    return Thresholds(max(resolved, margin * abs(level.value) if level else 0.0), max(noise_floor, resolved))
 
 
 def lengths_agree(pair: CellPair, metric: str) -> bool:

@@ -195,7 +195,7 @@ class ComparedRuns:
     other: RunCells
     points: Mapping[str, LoadPoint]
     paired: bool
-    worth: float = EQUIVALENCE_MARGIN
+    margin: float = EQUIVALENCE_MARGIN
     """The equivalence margin, as a share."""
 
     @property

@@ -80,7 +80,7 @@ class RateTrial:
     limiter: Limiter | None = None
 
     @property
-    def told(self) -> bool:
+    def decided(self) -> bool:
         """True if the trial has a clear outcome: the rate passed or failed."""
         return self.outcome in ("pass", "fail")
 
@@ -179,7 +179,7 @@ class Rate(Record):
     cpu_per_request_s: float | None
     proxy_core: float | None = Field(description="as in sample.json, the trials' median")
     generator_core: float | None = Field(description="as in sample.json, the trials' median")
-    why: tuple[str, ...] = Field(description="what failed, or why it could not be told")
+    why: tuple[str, ...] = Field(description="what failed, or why it is unknown")
 
 
 class Knee(Record):
@@ -265,7 +265,9 @@ def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | 
     current = trials
     if record.resumed:  # trials that showed nothing before the resumption are tried again
         since = datetime.fromisoformat(record.resumed[-1]["at"])
-        current = [trial for trial in trials if trial.told or datetime.fromisoformat(trial.sample.started_at) >= since]
+        current = [
+            trial for trial in trials if trial.decided or datetime.fromisoformat(trial.sample.started_at) >= since
+        ]
     results = [KneeTrial(trial.rate_rps, trial.outcome) for trial in current if trial.outcome != "broken"]
     broken = next((trial for trial in current if trial.outcome == "broken"), None)
     return broken or choose_step(build_search(record.knee), results)
@@ -371,7 +373,7 @@ def describe_interval(low: float | None, high: float | None) -> str:
 
 
 def _build_rate(rate_rps: int, trials: Sequence[RateTrial]) -> Rate:
-    clear = [trial for trial in trials if trial.told] or trials
+    clear = [trial for trial in trials if trial.decided] or trials
     histograms = [trial.histogram for trial in clear if trial.histogram is not None]
     merged = reduce(Histogram.merge, histograms) if histograms else None
     outcomes, samples = Counter(trial.outcome for trial in trials), [trial.sample for trial in clear]

@@ -67,14 +67,14 @@ class Key:
         name: The name of the key.
         text: The value as the file has it; None if the file does not have the key.
         value: The value that the controller uses: the one in the file as the controller reads it, or else the default.
-        told: A note about the value, such as that the controller reads it as something else; empty for none.
+        remark: A note about the value, such as that the controller reads it as something else; empty for none.
 
     """
 
     name: str
     text: str | None
     value: str
-    told: str = ""
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +307,7 @@ def read_keys(
             content_text = (
                 f"it holds {', '.join(f'{header}: {text}' for header, text in content.items())}" if content else ""
             )
-            note = "; ".join(filter(None, (value.told, content_text)))
+            note = "; ".join(filter(None, (value.remark, content_text)))
             keys[name] = Key(name, data[name], key.default if value.kept else value.value, note)
     return keys, tuple(Unknown(name, text, explain_name(name, text)) for name, text in data.items() if name not in KEYS)
 
@@ -412,7 +412,7 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
     warned = standing in ("set", "hand") and trusting and everybody
     return Line(
         key.name, key.text or "", key.value, standing, row.how, row.setting, to, row.default, weight, subject.what,
-        "; ".join(filter(None, (key.told, reason, row.note))), row.source, there,
+        "; ".join(filter(None, (key.remark, reason, row.note))), row.source, there,
         sentence if standing in ("set", "hand", "lost") else "",
         "trusts everybody, as you do today; better: the addresses of your load balancer" if warned else "",
         row, ingress, row.readback.replace("{to}", to),

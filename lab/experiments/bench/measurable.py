@@ -122,7 +122,7 @@ def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str
         "study": request.study,
         "manifests": str(request.manifests.relative_to(runs_folder())) if request.manifests else None,
         "at_knee": at_knee,
-        "worth": request.worth,
+        "margin": request.margin,
     }
     paired, to_probe = record.variants.get(next(iter(loaded.baselines.values()))), tuple[LoadPoint, ...]()
     if len(target.sides) == len(SIDES) and paired is not None and not paired.unpaired:

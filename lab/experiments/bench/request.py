@@ -93,7 +93,7 @@ class BenchRequest:
     """The variants to compare with: one for all, or one for each; empty for the variants' baselines."""
     primary: str | None = None
     """The primary metric with `against`; None for the variants' own, or CPU per request where they have none."""
-    worth: float = EQUIVALENCE_MARGIN
+    margin: float = EQUIVALENCE_MARGIN
     """The equivalence margin, as a fraction."""
     sustained: bool = False
     """Whether every sample is long enough (180 s or more) to show what runs out over minutes, such as local ports.

@@ -230,8 +230,8 @@ def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split
             notes.append(KeyNote("unknown", key, text))
             continue
         look = keys.inspect_key(key, value)
-        if look.idle or look.told:
-            notes.append(KeyNote(look.kind, key, look.idle or look.told))
+        if look.idle or look.remark:
+            notes.append(KeyNote(look.kind, key, look.idle or look.remark))
         if look.idle:
             continue
         (of_controller if keys.needs_controller(key, value) else of_nginx)[key] = value

@@ -64,13 +64,13 @@ class EffectFigure:
 
     Attributes:
         lines: The effects.
-        worth: The positions of both ends of the equivalence margin.
+        margin: The positions of both ends of the equivalence margin.
         ticks: (position, label) of each tick.
 
     """
 
     lines: tuple[EffectLine, ...]
-    worth: tuple[float, float]
+    margin: tuple[float, float]
     ticks: tuple[tuple[float, str], ...]
 
 
@@ -99,8 +99,8 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
         record=record,
         title=title,
         programs=describe_programs(result.run),
-        conclusions=[line for summary in result.told for line in conclude_run(summary, record)],
-        figure=make_figure(result.told),
+        conclusions=[line for summary in result.shown_summaries for line in conclude_run(summary, record)],
+        figure=make_figure(result.shown_summaries),
         tables=[render_html(render_markdown(page), below=2) for page in (*result.tables(), *further_tables) if page],
         loads=[(point.name, describe_point(point)) for point in record.points],
         again=rerun.measure_command(record, " ".join(names) or "ingress-nginx"),
@@ -126,8 +126,8 @@ def make_figure(summaries: Sequence[Summary]) -> EffectFigure | None:
     ]
     if not ratios:
         return None
-    worth = max(effect.size.worth for _, effect, _, _ in ratios)
-    span = 1.05 * max(LEAST_SPAN * worth, *(abs(end) for *_, ends in ratios for end in ends))
+    margin = max(effect.size.margin for _, effect, _, _ in ratios)
+    span = 1.05 * max(LEAST_SPAN * margin, *(abs(end) for *_, ends in ratios for end in ends))
 
     def place(log_ratio: float) -> float:
         return round(50 + 50 * log_ratio / span, 2)
@@ -144,4 +144,4 @@ def make_figure(summaries: Sequence[Summary]) -> EffectFigure | None:
             if distance < min(95, last - APART) and distance > 50 + APART:
                 ticks.append((distance if sign > 0 else 100 - distance, f"{'+' if sign > 0 else '−'}{100 * share:g} %"))
                 last = distance
-    return EffectFigure(tuple(lines), (place(-worth), place(worth)), tuple(ticks))
+    return EffectFigure(tuple(lines), (place(-margin), place(margin)), tuple(ticks))

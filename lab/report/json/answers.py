@@ -70,7 +70,7 @@ RUN_PLAN = JsonShape(
     JsonKey("alone", lambda run: len(run.slots) - len(run.pairs), int),
     JsonKey("done", None, int),
     JsonKey("planned_for", None, PlannedFor | None),
-    "worth",
+    "margin",
     JsonKey("promised", None, tuple[Promise, ...]),
     JsonKey("promised_by", None, str),
     JsonKey("fresh_bring_ups", None, int),
@@ -80,7 +80,7 @@ RUN_PLAN = JsonShape(
 PLAN = JsonShape(
     "Plan",
     None,
-    VERSION_1,
+    VERSION_2,
     JsonKey("ablation", None, AblationRecord | None),
     JsonKey("runs", None, tuple[RunRecord, ...]),
     JsonKey("left_out", None, tuple[NotMeasured, ...]),

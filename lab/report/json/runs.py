@@ -52,8 +52,8 @@ RATIO = JsonShape(
     "ratio=estimate.ratio ratio_low=estimate.ratio_interval.0 ratio_high=estimate.ratio_interval.1",
     P_VALUE,
     "holm_p_value=holm_p",
-    JsonKey("worth_ratio", "size.worth", then=exp),
-    JsonKey("guard_ratio", "size.guard", then=exp),
+    JsonKey("margin_ratio", "size.margin", then=exp),
+    JsonKey("noise_floor_ratio", "size.noise_floor", then=exp),
     "pair_ratio=beside.ratio",
     JsonKey("hodges_lehmann_ratio", "estimate.hodges_lehmann", then=exp),
     JsonKey("hodges_lehmann_low", "estimate.hl_low", then=exp),
@@ -67,7 +67,7 @@ DIFFERENCE = JsonShape(
     BLOCKS,
     "difference=estimate.effect low=estimate.interval.0 high=estimate.interval.1",
     P_VALUE,
-    "holm_p_value=holm_p worth=size.worth guard=size.guard",
+    "holm_p_value=holm_p margin=size.margin noise_floor=size.noise_floor",
     "hodges_lehmann=estimate.hodges_lehmann hodges_lehmann_low=estimate.hl_low hodges_lehmann_high=estimate.hl_high",
     NOTES,
 )
@@ -210,8 +210,8 @@ COMPARED = JsonShape(
     BLOCKS,
     P_VALUE,
     "holm_p_value=holm_p",
-    JsonKey("worth", lambda row: _convert_to_ratio(row, row.size.worth), float),
-    JsonKey("guard", lambda row: _convert_to_ratio(row, row.size.guard), float),
+    JsonKey("margin", lambda row: _convert_to_ratio(row, row.size.margin), float),
+    JsonKey("noise_floor", lambda row: _convert_to_ratio(row, row.size.noise_floor), float),
     JsonKey(
         "baseline_move", lambda row: row.baseline_move and _convert_estimate(row, row.baseline_move), Numbers | None
     ),

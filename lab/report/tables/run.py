@@ -341,8 +341,8 @@ def _make_legend(summary: Summary) -> list[Part]:
             if name in SHOWN
         ),
     }
-    if told := [text for text, applies in kinds.items() if applies]:
-        lines.append(f"values        {'; '.join(told)}")
+    if marks := [text for text, applies in kinds.items() if applies]:
+        lines.append(f"values        {'; '.join(marks)}")
     text = tuple(Text(line, style="dim") for line in lines)
     return [Sentences(text, tuple(f"- {line.replace('  ', ' ')}" for line in lines), blank=True)] if lines else []
 

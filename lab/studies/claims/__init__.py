@@ -28,7 +28,7 @@ and `rules`, and its files are named by the study whose notebook shows them.
 
 A claim may have several rules, `[[ID]]` each. The first rule with a run counts, damaged or not; a run too short for an interval counts only
 where no rule has a longer one. If there is no run, and a run has recorded why it could not show a variant that a rule needs
-(`not_measurable` of its record), that is the verdict. The tests in `told` are shown with the effect and not judged. A claim without a table is
+(`not_measurable` of its record), that is the verdict. The tests in `shown_only` are shown with the effect and not judged. A claim without a table is
 not judged yet. Refuses unknown keys, sweeps, variants, targets, metrics and claims.
 """
 
@@ -226,7 +226,7 @@ class ClaimRule(StrictModel):
         default_factory=list[ClaimTest], description="what the load must have done; else the claim is inconclusive"
     )
     tests: list[ClaimTest] = Field(default_factory=list[ClaimTest])
-    told: list[ClaimTest] = Field(
+    shown_only: list[ClaimTest] = Field(
         default_factory=list[ClaimTest], description="shown beside the effect, without a bound"
     )
     sustained: bool = Field(
@@ -249,15 +249,15 @@ class ClaimRule(StrictModel):
                 "rule, sweeps and variant: tests need all three",
             ),
             (
-                unbounded or any(test.bounded for test in self.told),
-                "tests: each needs above, below, within or like; what is only told has none",
+                unbounded or any(test.bounded for test in self.shown_only),
+                "tests: each needs above, below, within or like; what is only shown has none",
             ),
         )
         return self
 
     def named(self) -> list[str]:
         """Return the names of all variants that a run must have measured for this rule, each once."""
-        tests = (*self.given, *self.tests, *self.told)
+        tests = (*self.given, *self.tests, *self.shown_only)
         bases = [base.variant for test in tests for base in (test.minus, test.ratio_to) if base is not None]
         names = [self.variant, *(test.variant for test in tests), *bases]
         return list(dict.fromkeys(name for name in names if name))

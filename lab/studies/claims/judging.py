@@ -197,7 +197,7 @@ def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
     try:
         given, tested, unjudged = (
             tuple(part for test in tests for part in measure_test(test, rule.variant, run, rule.sustained))
-            for tests in (rule.given, rule.tests, rule.told)
+            for tests in (rule.given, rule.tests, rule.shown_only)
         )
     except LabError as error:
         return replace(blank, why=describe_damage(run.name, error).said, damaged=True)

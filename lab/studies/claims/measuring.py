@@ -182,7 +182,7 @@ def _compare(
         low, high = pair.estimate.ratio_interval or (None, None)
         part = replace(blank, value=pair.estimate.ratio, low=low, high=high, blocks=pair.estimate.n)
         part = _combine_boots(part, base, arm, point, run)
-        return _decide(part, expm1(pair.size.guard), (False, False))
+        return _decide(part, expm1(pair.size.noise_floor), (False, False))
     base_values = run.values(*against, blank.test.metric)
     arm_numbers, base_numbers = _pair_values(values, base_values)
     if not arm_numbers:

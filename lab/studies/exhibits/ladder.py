@@ -203,7 +203,7 @@ def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung
         point: The load point's name.
 
     """
-    values = run.told(variant, point, METRIC)
+    values = run.list_solo_values(variant, point, METRIC)
     if not values:
         return None
     level = stats.estimate_geometric_mean(values).value
@@ -324,7 +324,7 @@ def compute_level(run: Evidence, variant: str, point: str) -> RequestCost | None
             if gain.low is not None and gain.high is not None and base.half is not None:
                 half = hypot(base.half * ratio, base.value * (gain.high - gain.low) / 200)
             return RequestCost(base.value * ratio, half, base.few)
-    return _find_median(run.told(variant, point, METRIC))
+    return _find_median(run.list_solo_values(variant, point, METRIC))
 
 
 def _find_median(values: Sequence[float]) -> RequestCost | None:

@@ -43,13 +43,13 @@ class Decoded:
 
     Attributes:
         value: the value, as text.
-        told: a message, if the controller reads something else than the text says; otherwise empty.
+        remark: a message, if the controller reads something else than the text says; otherwise empty.
         kept: whether the text does not fit the key's type, so that the controller keeps the key's default.
 
     """
 
     value: str
-    told: str = ""
+    remark: str = ""
     kept: bool = False
 
 
@@ -277,7 +277,7 @@ def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
         if name in IDLE:
             continue
         if value.kept:
-            faults.append((key_place, value.told, f"correct it, or leave it at {key.default!r}"))
+            faults.append((key_place, value.remark, f"correct it, or leave it at {key.default!r}"))
         elif name not in FOREIGN:
             values[name] = value.value
         elif value.value != key.default:

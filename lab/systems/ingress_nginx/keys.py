@@ -79,7 +79,7 @@ class InspectedKey:
 
     Attributes:
         value: the value, as text.
-        told: a message, if the controller reads something else than the ConfigMap's text says; otherwise empty.
+        remark: a message, if the controller reads something else than the ConfigMap's text says; otherwise empty.
         idle: the reason why the key has no effect that can be measured; empty if it has such an effect.
         kind: the kind of that reason. `invalid`: the text does not fit the key. `default`: the value is the default. `unseen`: no
             load of the lab shows the effect. `read`: there is no such reason, and the key has an effect.
@@ -87,7 +87,7 @@ class InspectedKey:
     """
 
     value: str
-    told: str = ""
+    remark: str = ""
     idle: str = ""
     kind: Literal["read", "invalid", "default", "unseen"] = "read"
 
@@ -117,19 +117,19 @@ def inspect_key(name: str, text: str) -> InspectedKey:
     key, decoded = look_up(name, text)
     kind, idle = "read", ""
     if decoded.kept or (key.kind == "int" and not text):
-        kind, idle = "invalid", decoded.told if decoded.kept else f"{decoded.told}: write the number that is meant"
+        kind, idle = "invalid", decoded.remark if decoded.kept else f"{decoded.remark}: write the number that is meant"
     elif key.kind == "offset" and not decoded.value:
-        idle = f"nothing to measure: {decoded.told or 'empty, the directive is left out, and its default is the shipped one'}"
-        kind = "invalid" if decoded.told else "default"
+        idle = f"nothing to measure: {decoded.remark or 'empty, the directive is left out, and its default is the shipped one'}"
+        kind = "invalid" if decoded.remark else "default"
     elif name in IDLE:
         kind, idle = "unseen", f"nothing to measure: it changes nothing for what the lab sends ({key.why})"
     elif decoded.value == key.default:
         excerpt = decoded.value if len(decoded.value) <= 40 else f"{decoded.value[:40]}…"
         kind, idle = (
             "default",
-            f"nothing to measure: {decoded.told + '; ' if decoded.told else ''}{excerpt!r} is the default",
+            f"nothing to measure: {decoded.remark + '; ' if decoded.remark else ''}{excerpt!r} is the default",
         )
-    return InspectedKey(decoded.value, decoded.told, idle, kind)
+    return InspectedKey(decoded.value, decoded.remark, idle, kind)
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:

@@ -193,7 +193,7 @@ class FollowedLog(StreamThread):
         super().__init__(f"log-{pod}")
         self._api, self.pod, self._place = api, pod, (namespace, pod, container)
         self.container_id, self.node = container_id, node
-        self.told: list[tuple[float, str]] = []
+        self.logged_events: list[tuple[float, str]] = []
         """The events in the lines, each with the time when the line was written, by the node's clock."""
         self.behind_s = math.inf
         self._last = "" if from_start else self._read_newest_time()
@@ -249,7 +249,7 @@ class FollowedLog(StreamThread):
         self.behind_s = min(self.behind_s, at_s - written_s)
         event = find_event(text.decode(errors="replace"))
         if event is not None and not self._starting:
-            self.told.append((written_s, event))
+            self.logged_events.append((written_s, event))
         elif event == "Reloaded":
             self._starting = False
 
@@ -304,7 +304,7 @@ class ClusterRecorder:
                 self._fault = self._fault or error
         for log in self._logs:
             behind_s = min(other.behind_s for other in self._logs if other.node == log.node)
-            for written_s, event in log.told:
+            for written_s, event in log.logged_events:
                 self._record(written_s + behind_s, "proxy", log.pod, event)
 
     def say(self, kind: str, name: str, detail: str) -> None:

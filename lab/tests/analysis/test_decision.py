@@ -41,8 +41,8 @@ def test_what_lies_within_the_worth_is_the_same_whatever_its_sign() -> None:
 
 
 def test_same_is_not_said_where_it_cannot_be_known() -> None:
-    assert decide(FASTER, Thresholds(1.0, same=False), 1.0, more_is_better=False) is Decision.INCONCLUSIVE
-    assert decide(FASTER, Thresholds(1.0, guard=1.1), 0.0, more_is_better=False) is Decision.INCONCLUSIVE
+    assert decide(FASTER, Thresholds(1.0, may_be_equivalent=False), 1.0, more_is_better=False) is Decision.INCONCLUSIVE
+    assert decide(FASTER, Thresholds(1.0, noise_floor=1.1), 0.0, more_is_better=False) is Decision.INCONCLUSIVE
     for size in (Thresholds(1.0), TWO):
         assert decide(FASTER, size, 1.0, more_is_better=False, bound=True) is Decision.NOT_JUDGED
     assert decide(FASTER, TWO, 0.0, more_is_better=False, bound=True) is Decision.BETTER
@@ -55,7 +55,7 @@ def test_the_guard_is_the_far_end_of_an_interval_that_excludes_nothing_and_nothi
     assert compute_noise_floor(stats.estimate_ratio([2.0] * 5, [1.0] * 5)) == 0.0, "five blocks have no interval"
     assert compute_noise_floor(None) == 0.0
     for guard, word in ((-FASTER.effect, Decision.INCONCLUSIVE), (-FASTER.effect - 1e-9, Decision.BETTER)):
-        assert decide(FASTER, Thresholds(0.0, guard=guard), 0.0, more_is_better=False) is word
+        assert decide(FASTER, Thresholds(0.0, noise_floor=guard), 0.0, more_is_better=False) is word
 
 
 def test_nothing_is_decided_without_an_interval() -> None:
@@ -64,17 +64,17 @@ def test_nothing_is_decided_without_an_interval() -> None:
 
 
 @given(st.lists(st.floats(-0.5, 0.5), min_size=6, max_size=20), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.3))
-def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, worth: float, guard: float) -> None:
+def test_a_word_follows_from_two_facts(logs: list[float], p_value: float, margin: float, guard: float) -> None:
     estimate = stats.estimate_difference(logs, [0.0] * len(logs))
     mirrored = stats.estimate_difference([-each for each in logs], [0.0] * len(logs))
     words = [
-        decide(each, Thresholds(worth, guard), p_value, more_is_better=more)
+        decide(each, Thresholds(margin, guard), p_value, more_is_better=more)
         for each, more in ((estimate, True), (mirrored, False))
     ]
     assert words[0] is words[1]
     assert estimate.interval is not None
     if words[0] is Decision.EQUIVALENT:
-        assert all(abs(end) <= worth for end in estimate.interval)
+        assert all(abs(end) <= margin for end in estimate.interval)
     if words[0].resolved:
         assert p_value <= ALPHA and abs(estimate.effect) > guard
 

@@ -38,10 +38,10 @@ def run(
     of: Plan | None = None,
     primary: str = "cpu_per_request",
     noise: float = 0.05,
-    worth: float = 0.02,
+    margin: float = 0.02,
 ) -> MadeStore:
     """A run of `keepalive` against `baseline`, with pairs; the pairs' noise is a tenth of that of the arms alone."""
-    store = made("run-1", {"keepalive": factor}, of or planned(shared), noise, 1, change, worth=worth)
+    store = made("run-1", {"keepalive": factor}, of or planned(shared), noise, 1, change, margin=margin)
     return with_variant(store, primary_metric=primary, shared_cost=shared)
 
 
@@ -171,11 +171,11 @@ def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     assert guard.decision is Decision.A_A and guard.estimate is not None and guard.estimate.n == NOISE_FLOOR_BLOCKS
     assert guard.estimate.interval is not None and guard.estimate.interval[0] > 0
     small, large = (effect(run(factor, change=uneven)) for factor in (1.05, 1.3))
-    assert small.size.guard == large.size.guard == pytest.approx(guard.estimate.interval[1])
+    assert small.size.noise_floor == large.size.noise_floor == pytest.approx(guard.estimate.interval[1])
     assert small.decision is Decision.INCONCLUSIVE and small.holm_p is not None and small.holm_p < 0.05
     assert any("the baseline against itself shows up to" in note for note in row(run(1.05, change=uneven)).notes)
     assert large.decision is Decision.WORSE
-    assert effect(run(1.05)).size.guard == 0.0
+    assert effect(run(1.05)).size.noise_floor == 0.0
 
 
 def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytest.MonkeyPatch) -> None:

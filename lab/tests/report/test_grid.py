@@ -184,7 +184,7 @@ def test_it_says_what_the_terminal_says_and_what_is_larger_stands_farther_to_the
     """Every effect as an interval with the same words, on one axis with no change in its middle and marks that do not meet."""
     result = RunResult(run)
     text = write_page(result, tmp_path / "new" / "folder").read_text()
-    (summary,) = result.told
+    (summary,) = result.shown_summaries
     figure = make_figure([summary])
     assert figure is not None and len(figure.lines) >= 2
     for line in figure.lines:
@@ -192,7 +192,7 @@ def test_it_says_what_the_terminal_says_and_what_is_larger_stands_farther_to_the
         assert line.low >= 0 and line.high <= 100
     assert "just bench" in text and run.record.id in text and run.record.facts["kernel"] in text
     assert not re.search(r"<script|https?://|@import", text), "it asks nobody for anything"
-    assert figure.worth[0] < 50 < figure.worth[1]
+    assert figure.margin[0] < 50 < figure.margin[1]
     places = sorted(place for place, _ in figure.ticks)
     assert 50 in places and all(after - before >= 11 for before, after in pairwise(places))
     signs = [(line.at > 50, "−" not in line.text.partition("%")[0]) for line in figure.lines if line.at != 50]

@@ -106,11 +106,11 @@ def test_unpaired_intervals_cover_93_to_97_times_in_100_whatever_the_noise() -> 
         assert 0.93 <= covered(3.0, [(e.low, e.high) for e in found]) <= 0.97
 
 
-def told(effects: Iterable[Floats], again: Floats, worth: float = 0.0) -> list[Decision]:
+def told(effects: Iterable[Floats], again: Floats, margin: float = 0.0) -> list[Decision]:
     """What a run says of its primary effects, shape (n,) each, log-ratios by block; `again`: of the baseline against itself."""
     found, guard = [estimated(each) for each in effects], compute_noise_floor(estimated(again))
     sure = adjust_p_values([one.p_value for one in found])
-    return [decide(one, Thresholds(worth, guard), p, more_is_better=True) for one, p in zip(found, sure, strict=True)]
+    return [decide(one, Thresholds(margin, guard), p, more_is_better=True) for one, p in zip(found, sure, strict=True)]
 
 
 def estimated(log_ratios: Floats) -> stats.Estimate:
@@ -181,9 +181,9 @@ def test_of_nothing_a_run_claims_a_sign_5_times_in_100_and_covers_as_promised(no
 def test_what_is_worth_knowing_is_hardly_ever_called_the_same(noise: Noise, n: int, runs: int) -> None:
     """What is just as large as that: thirty scatters of a run's mean."""
     rng = np.random.default_rng(1100 + n)
-    worth = PER_SCATTER * 30.0 / n**0.5
-    values, again = worth + PER_SCATTER * noise(rng, runs, n), PER_SCATTER * noise(rng, runs, GUARDS)
-    same = [Decision.EQUIVALENT in told([one], by, worth) for one, by in zip(values, again, strict=True)]
+    margin = PER_SCATTER * 30.0 / n**0.5
+    values, again = margin + PER_SCATTER * noise(rng, runs, n), PER_SCATTER * noise(rng, runs, GUARDS)
+    same = [Decision.EQUIVALENT in told([one], by, margin) for one, by in zip(values, again, strict=True)]
     assert np.mean(same) <= 0.05 + short(0.05, runs)
 
 

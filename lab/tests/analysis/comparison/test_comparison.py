@@ -170,9 +170,9 @@ def test_two_runs_are_compared_arm_by_arm_unpaired() -> None:
 def test_of_two_runs_the_larger_guard_holds() -> None:
     slow = alter(lambda slot: slot.arm.role == "again", answering(1 / 1.1))
     first, second = made("run-1", change=slow), made("run-2", {"keepalive": 0.95}, noise=0.04, seed=2)
-    guards = [row_of(compare_runs(store, None), "rate", "ceiling").size.guard for store in (first, second)]
+    guards = [row_of(compare_runs(store, None), "rate", "ceiling").size.noise_floor for store in (first, second)]
     assert guards[0] > 0.05 > guards[1] == 0
-    assert row_of(compare_runs(first, second), "rate", "ceiling").size.guard == guards[0]
+    assert row_of(compare_runs(first, second), "rate", "ceiling").size.noise_floor == guards[0]
 
 
 def test_the_common_baseline_says_what_drifted() -> None:
@@ -357,7 +357,7 @@ def test_what_came_of_a_disturbance_is_compared_by_differences() -> None:
     own, base = (list(side.values.values()) for side in (row.other, row.base))
     assert not row.relative and row.estimate == stats.estimate_difference(own, base)
     assert row.decision is Decision.BETTER and row.unit == "s" and row.title == "longest gap"
-    assert row.size.guard >= 1 / (row.point.rate_rps or 1)
+    assert row.size.noise_floor >= 1 / (row.point.rate_rps or 1)
     assert row_of(found, "stale", "delete").decision is Decision.EQUIVALENT, "nothing in both is no difference"
     assert not row_of(found, "stale", "delete").tested
     across = compare_runs(store, made_kill("run-2", lambda arm, block: 2 * outage(arm, block), seed=2))

@@ -113,8 +113,8 @@ def test_a_resolved_loss_beyond_the_bound_is_a_regression() -> None:
 
 def test_what_an_interval_shows_to_be_within_the_bound_passes() -> None:
     """Whether it is resolved (3 % of a quiet machine), called the same, or nothing at all; and a gain however large."""
-    for worth, decision in ((0.02, Decision.WORSE), (0.08, Decision.EQUIVALENT)):
-        small = gated(made(effects={"keepalive": 1.03}, noise=0.002, worth=worth), FIVE)
+    for margin, decision in ((0.02, Decision.WORSE), (0.08, Decision.EQUIVALENT)):
+        small = gated(made(effects={"keepalive": 1.03}, noise=0.002, margin=margin), FIVE)
         assert {one.row.decision for one in small.rows} == {decision} and exits(small) == PASSED
         assert only(small, "p99").do == "nothing to do" and "nothing to do" in conclude(small, strict=True)
         within = "worse, resolved, but within the bound of 5 %" in small.rows[0].said

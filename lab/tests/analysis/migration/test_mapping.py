@@ -130,7 +130,7 @@ def test_why_a_value_is_another_or_done_by_hand_is_told() -> None:
     refused = line("envoy", "keep-alive", "5m")
     assert refused.value == "75" and refused.note, "the controller does not take it"
     keys, _ = read_keys({"add-headers": "ingress-nginx/mine"}, {("ConfigMap", "mine"): {"X-A": "1"}})
-    assert keys["add-headers"].told == "it holds X-A: 1"
+    assert keys["add-headers"].remark == "it holds X-A: 1"
     _, unknown = read_keys({"client-max-body-size": "10m"})
     assert "proxy-body-size" in unknown[0].hint
 

@@ -63,12 +63,12 @@ def run_of(
     points: Sequence[LoadPoint] = (KILL, CONTROL),
     primary: str | None = "gap_s",
     made: Callable[[Slot], Outcome] = outcome_of,
-    worth: float = EQUIVALENCE_MARGIN,
+    margin: float = EQUIVALENCE_MARGIN,
 ) -> tuple[RunRecord, list[Sample]]:
     plan = make_plan(pairs, points, blocks, reference=None)
     outcomes = ((slot, made(slot) if slot.point.disturbance else {}) for slot in plan.slots)
     told = (change(slot, make_sample(**of_slot(slot), outcome=outcome)) for slot, outcome in outcomes)
-    record = made_record("r", plan, sweep="kill", generators={}, facts={}, git_commit=None, worth=worth)
+    record = made_record("r", plan, sweep="kill", generators={}, facts={}, git_commit=None, margin=margin)
     own = {"primary_metric": primary, "hypothesis_sweep": "kill", "own_knobs": ("knob",)}
     variants = {
         name: variant.model_copy(update={**own, "snippet": f"kind: {name}\n"})
@@ -171,7 +171,7 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert sleep.text.endswith(", smaller than the equivalence margin of 0.58 s): no change needed"), (
         "a fiftieth of the baseline's 29 s"
     )
-    narrow = make_verdicts(summary_of(worth=0.001))[1]
+    narrow = make_verdicts(summary_of(margin=0.001))[1]
     assert narrow.kind == "unresolved" and "no change needed unless a difference of 0." in narrow.text
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
@@ -194,14 +194,14 @@ def test_what_the_baseline_shows_of_itself_and_what_the_load_cannot_resolve_is_n
             return outcome_of(slot) | {"gap_s": gap_s}
 
         found = effect_of(summary_of(made=longer), "pre-stop-sleep")
-        assert found.decision is decision and found.size.guard == pytest.approx(max(again_s, 0.0104), abs=0.01)
+        assert found.decision is decision and found.size.noise_floor == pytest.approx(max(again_s, 0.0104), abs=0.01)
 
     def alike(by_s: float) -> Callable[[Slot], Outcome]:
         return but(lambda slot: {"gap_s": 1.0 - by_s * (slot.arm.variant == "proxy-replicas-2")})
 
     assert effect_of(summary_of(made=alike(0.009)), "proxy-replicas-2").decision is Decision.EQUIVALENT
-    assert effect_of(summary_of(made=alike(0.009), worth=0.0001), "proxy-replicas-2").decision is Decision.EQUIVALENT
-    assert effect_of(summary_of(made=alike(0.011), worth=0.0001), "proxy-replicas-2").claimed
+    assert effect_of(summary_of(made=alike(0.009), margin=0.0001), "proxy-replicas-2").decision is Decision.EQUIVALENT
+    assert effect_of(summary_of(made=alike(0.011), margin=0.0001), "proxy-replicas-2").claimed
 
 
 def test_below_six_blocks_nothing_is_claimed() -> None:

@@ -181,7 +181,7 @@ def test_without_enough_a_a_blocks_nothing_guards() -> None:
     lost = lose(lambda slot: slot.arm.role == "again" and slot.block == 1)
     summary = summary_of(make_plan(), effects={"keepalive": 0.5}, change=lost)
     effect = effect_of(summary, "keepalive", "p99")
-    assert (effect.decision, effect.size.guard) == (Decision.BETTER, 0.0)
+    assert (effect.decision, effect.size.noise_floor) == (Decision.BETTER, 0.0)
     assert verdicts.make_verdicts(summary)[0].kind == "apply"
     assert describe_noise(summary).startswith("noise check: none, 5 blocks")
 

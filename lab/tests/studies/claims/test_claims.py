@@ -427,7 +427,7 @@ def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: ClaimRu
     """Else a run of that sweep would leave the claim open for ever."""
     for sweep in rule.sweeps:
         points = load_sweep(sweep)[1].expanded()
-        for test in (*rule.given, *rule.tests, *rule.told):
+        for test in (*rule.given, *rule.tests, *rule.shown_only):
             own = [point for point in points if point.control is test.control]
             meant = [point for point in own if claims.matches_pattern(test.points, point.name)]
             assert meant

@@ -275,17 +275,17 @@ def test_a_value_is_decoded_as_by_the_controller(name: str, text: str, held: str
 
 def test_what_keeps_the_default_is_told_as_that() -> None:
     """So is what becomes another number or leaves a directive out; more digits than Python reads at once are no number."""
-    assert decode("int", "75s", "60").told == "'75s' is not a whole number: the controller logs that and keeps '60'"
+    assert decode("int", "75s", "60").remark == "'75s' is not a whole number: the controller logs that and keeps '60'"
     assert decode("bool", "yes", "true").kept
-    assert decode("int", "0o74", "60").told == "'0o74' is read as 60"
-    assert decode("int", "-1", "60").told and decode("int", "", "60").told and not decode("int", "60", "60").told
-    assert decode("codes", "404,abc", "").told.endswith("codes from 300 to 599")
+    assert decode("int", "0o74", "60").remark == "'0o74' is read as 60"
+    assert decode("int", "-1", "60").remark and decode("int", "", "60").remark and not decode("int", "60", "60").remark
+    assert decode("codes", "404,abc", "").remark.endswith("codes from 300 to 599")
     for text, value in (("10g", "10g"), (" 5m ", " 5m "), ("10 GB", ""), ("", "")):
         found = decode("offset", text, "1m")
-        assert found.value == value and bool(found.told) == (value != text)
+        assert found.value == value and bool(found.remark) == (value != text)
     for kind, kept in (("int", "75"), ("redirect", "75"), ("codes", "")):
         found = decode(kind, "9" * 5000, "75")
-        assert found.value == kept and len(found.told) < 200
+        assert found.value == kept and len(found.remark) < 200
     assert decode("int", "0" * 5000 + "7", "75").value == "7"
     assert decode("redirect", "0" * 5000 + "301", "308").value == "301"
     assert decode("codes", "0" * 5000 + "404,-404", "").value == "404"

@@ -270,16 +270,19 @@ def test_a_log_is_followed_until_it_ends_and_a_new_containers_first_load_is_no_r
     """Lines of the second in which that began are not told again; the clock's distance is the least that a line came late."""
     followed = follow(Lines(*LOG), LOG[0], LOG[2], whole=False)
     followed.stop(ended=False)
-    assert (followed.told, followed.pod) == ([(pytest.approx(1795297992.541191), "Reloaded")], "proxy-1")
+    assert (followed.logged_events, followed.pod) == ([(pytest.approx(1795297992.541191), "Reloaded")], "proxy-1")
     assert followed.behind_s == pytest.approx(time.time() - 1795297997.244854, abs=1.0)
     broken = follow(Lines(LOG[0], breaks=True), LOG[2])
     with pytest.raises(MeasuringError, match=r"log of pod ingress-lab/proxy-1: cannot be followed: Connection reset"):
         broken.stop(ended=False)
     ended = follow(Lines(LOG[0], breaks=True))
     ended.stop(ended=True)
-    assert ended.told == []
+    assert ended.logged_events == []
     start = [b"2026-11-21T21:53:10.100000000Z " + LOG[0].partition(b" ")[2], *LOG]
     again = [b"2026-11-21T21:53:2%d.000000000Z " % n + line.partition(b" ")[2] for n, line in enumerate(LOG[:2])]
     followed = follow(Lines(*start, *again), again[1])
     followed.stop(ended=False)
-    assert followed.told == [(pytest.approx(1795298000.0), "Reload"), (pytest.approx(1795298001.0), "Reloaded")]
+    assert followed.logged_events == [
+        (pytest.approx(1795298000.0), "Reload"),
+        (pytest.approx(1795298001.0), "Reloaded"),
+    ]
