@@ -8,6 +8,7 @@ are relative to the top of the checkout.
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
 import re
@@ -28,8 +29,9 @@ from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import catalog
 from lab.experiments.selfbench import effects
 from lab.model.facts import ROOT
-from lab.model.metrics import find_metric
+from lab.model.metrics import METRICS, find_metric
 from lab.model.samples import Reason
+from lab.model.variants.knobs import Check
 from lab.records.calibration import CalibrationFolder
 from lab.records.levels import SystemComponents, read_components
 from lab.records.store import RunStore
@@ -43,6 +45,7 @@ from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.measuring import measure_test
 from lab.studies.site.rows import find_answer
 from lab.studies.steps import list_findings, list_steps
+from lab.systems.table import SYSTEMS
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "findings.svg"
@@ -54,6 +57,8 @@ RECIPE = re.compile(
 PART = re.compile(
     r"(?P<head><!-- generated: (?P<name>[a-z-]+)(?P<words>[^\n]*?) -->\n).*?(?P<end><!-- end -->)", re.DOTALL
 )
+KIND_OF_CHECK = re.compile(r"^ {4}([a-z]+) +(\S.*(?:\n {5,}.*)*)", re.MULTILINE)
+"""The pattern of a line in the docstring of `Check` that describes a kind of check: its name, and what it reads."""
 LINK = re.compile(r"(?P<text>\[(?:[^\[\]\n]|\[[^\]\n]*\])*\])\((?P<to>[^)\s#:]+)(?P<anchor>#[^)\s]*)?\)")
 
 Maker = Callable[[Path, Sequence[str]], str]
@@ -126,6 +131,8 @@ def part_makers() -> Mapping[str, Maker]:
         "known-cost-lengths": lambda *_: render_markdown(boots.make_lengths_page(_runs())),
         "known-costs": lambda *_: _make_known_costs(),
         "matrix": lambda *_: render_markdown(matrix.page()),
+        "metrics": lambda *_: _make_metrics(),
+        "readbacks": lambda *_: _make_readbacks(),
         "reasons": lambda *_: _make_reasons(),
         "seen": lambda *_: _make_seen(),
         "starts": lambda *_: starts(read_components()),
@@ -326,6 +333,33 @@ def _make_reasons() -> str:
     again = " Measured again, up to twice."
     rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
     return _make_table(("reason", "meaning"), rows)
+
+
+def _make_metrics() -> str:
+    """Return a Markdown table of all metrics: name, title, unit, better direction, way of comparison, and whether it may be primary."""
+    rows = (
+        (f"`{name}`", metric.title, metric.unit, metric.better, metric.kind, "yes" if metric.primary else "")
+        for name, metric in METRICS.items()
+    )
+    return _make_table(("metric", "title", "unit", "better", "compared by", "primary"), rows)
+
+
+def _make_readbacks() -> str:
+    """Return a Markdown table of all kinds of read-back checks, each with its system, the keys that it needs and what it reads.
+
+    The docstring of `Check` describes the kinds that every system has.
+    """
+    described = dict(KIND_OF_CHECK.findall(inspect.getdoc(Check) or ""))
+    general = (
+        (f"`{kind}`", "every system", ", ".join(f"`{key}`" for key in keys.split()), " ".join(described[kind].split()))
+        for kind, (keys, _) in Check.KINDS.items()
+    )
+    own = (
+        (f"`{kind}`", system.name, "`name`", how.spoken.format(kind=kind, name="*name*", context=""))
+        for system in SYSTEMS
+        for kind, how in system.readbacks.items()
+    )
+    return _make_table(("kind", "of", "needs", "reads"), chain(general, own))
 
 
 def _make_known_costs() -> str:

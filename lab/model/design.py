@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from lab.base.validation import Record
 from lab.model.metrics import find_metric
@@ -40,7 +40,10 @@ Both sides of a pair run at the same moment there, on the same CPUs and caches. 
 paired with itself, and up to 75 µs when paired with another system (data/reference/equal-work). Two arms of one system share code and
 slow each other equally.
 """
-SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"
+SHARED = "its cost can lie in what a pair shares: the solo samples decide"
+"""The reason why solo samples decide for a variant whose cost can lie in what both sides of a pair share."""
+STORED_SHARED = "its cost can lie in what a pair shares: what the arms were alone leads"
+"""The words of `SHARED` in runs that were stored before December 2026."""
 LATENCY = "it is about latency, which slices do not show, and no load of the sweep has a rate"
 NO_PAIR = "nothing is paired: the target has one place, or there are too few blocks"
 
@@ -83,6 +86,12 @@ class PlannedPlace(Record):
         default="",
         description="of a variant by itself: why its effect is that of these samples; empty = that of its pair",
     )
+
+    @field_validator("solo_decides")
+    @classmethod
+    def _read_stored_reason(cls, reason: str) -> str:
+        """Return the present words of a reason that an earlier lab stored."""
+        return SHARED if reason == STORED_SHARED else reason
 
 
 @dataclass(frozen=True, slots=True)

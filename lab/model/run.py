@@ -40,7 +40,7 @@ class VariantRecord(Record):
     manifests_sha256: str
     snippet: str = Field(default="", description="what to apply on a real cluster for its own knobs")
     shared_cost: bool = Field(
-        default=False, description="its cost can lie in what a pair shares: what it was alone leads"
+        default=False, description="its cost can lie in what a pair shares: the solo samples decide"
     )
     unpaired: str = Field(
         default="", description="why no other could be up beside it on this target; empty = one could"

@@ -44,7 +44,7 @@ class Reason(StrEnum):
     WRONG_BACKEND = "wrong-backend", "The canary, one request before and after, did not bring the backend's own bytes."
     CARRY_OVER = (
         "carry-over",
-        "What an earlier load left behind was still there when this one began, and a fresh system could not be had.",
+        "What earlier loads left was still beyond its bounds after two fresh bring-ups, or no fresh system came up.",
     )
     PROXY_DIED = "proxy-died", "A container ended or was restarted during the sample."
     GENERATOR_FAILED = "generator-failed", "The load generator crashed or refused to run."

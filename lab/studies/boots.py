@@ -368,7 +368,9 @@ def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
         mean = format_percent(sum(changes) / len(changes))
         sentence = f"Of {format_boots(len(changes))}. The length of the sample makes {mean} on average"
     if len(shorts) > 1:
-        sentence += f"; from boot to boot the cost in 2 s differs by {format_size(stdev(shorts))} (SD of the ratio)"
+        sentence += (
+            f"; from boot to boot the cost in 2 s differs by {format_size(stdev(shorts))} (SD of the ratio on one boot)"
+        )
     return [make_text_table(("boot", "2 s", "4 s", "4 s against 2 s"), rows), make_sentence(f"{sentence}.")]
 
 

@@ -67,7 +67,7 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer to the claims by our runs occurs: `102 claims: 12 reproduced (of 9 measurements), …`.
+    """Return in words how often each answer to the claims by our runs occurs: `102 claims: 12 reproduced (resting on 9 measurements), …`.
 
     Claims that rest on the same measured number count as one measurement.
     """
@@ -76,7 +76,7 @@ def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
         answer for answer in ANSWERS if any(verdict.answer == answer for verdict in verdicts)
     ):
         if number := len(group_by_measurement([verdict for verdict in verdicts if verdict.answer == answer])):
-            counts[place] += f" (of {number} measurement{'s' if number > 1 else ''})"
+            counts[place] += f" (resting on {number} measurement{'s' if number > 1 else ''})"
     return f"{len(verdicts)} claims: {', '.join(counts)}"
 
 

@@ -46,8 +46,8 @@ def known_costs_page(costs: KnownCosts | None) -> list[Part]:
     slope = "What pairs show of a line over what the solo arms show of it is unknown."
     if costs.slope is not None and costs.slope.ratio_interval is not None:
         low, high = costs.slope.ratio_interval
-        target = f"which is to be {FULL_SLOPE[0]:g} to {FULL_SLOPE[1]:g}"
-        slope = f"Pairs show {costs.slope.ratio:.2f} [{low:.2f}, {high:.2f}] of what a line costs alone, {target}."
+        target = f"the self-check passes if this ratio is {FULL_SLOPE[0]:g} to {FULL_SLOPE[1]:g}"
+        slope = f"Pairs show {costs.slope.ratio:.2f} [{low:.2f}, {high:.2f}] of what a line costs alone; {target}."
     return [make_text_table(heads, rows), make_sentence(rule), make_sentence(slope)]
 
 

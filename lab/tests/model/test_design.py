@@ -18,7 +18,9 @@ from lab.model.design import (
     NOISE_FLOOR_BLOCKS,
     SHARED,
     SHOWN_PAIR_BLOCKS,
+    STORED_SHARED,
     Design,
+    PlannedPlace,
     choose_scheme,
     choose_shape,
     find_solo_places,
@@ -242,3 +244,10 @@ def test_an_older_record_tells_another_system_by_its_knobs() -> None:
         "baseline@abc": bare.model_copy(update={"name": "baseline@abc", "knobs": (), "own_knobs": ()})
     }
     assert record.model_copy(update={"arms": same, "variants": variants}).designed.systems == ()
+
+
+def test_the_reason_of_an_earlier_lab_is_read_in_the_present_words() -> None:
+    stored = {"arm": "keepalive", "against": "", "point": "close", "blocks": [1], "generations": 1}
+    for reason in (STORED_SHARED, SHARED):
+        assert PlannedPlace.model_validate(stored | {"solo_decides": reason}, strict=False).solo_decides == SHARED
+    assert PlannedPlace.model_validate(stored | {"solo_decides": NO_PAIR}, strict=False).solo_decides == NO_PAIR

@@ -147,10 +147,10 @@ def test_claims_that_rest_on_one_ratio_are_one_measurement() -> None:
         claimed("QN-15", "shipped", "tuned"),
     ]
     other = claimed("QN-10", "plain", "shipped")
-    assert ledger.count_answers([*same, other]) == "4 claims: 4 contradicted (of 2 measurements)"
+    assert ledger.count_answers([*same, other]) == "4 claims: 4 contradicted (resting on 2 measurements)"
     held = claimed("QN-16", "plain", "shipped", answer="reproduced")
     assert ledger.count_answers([*same, held]) == (
-        "4 claims: 1 reproduced (of 1 measurement), 3 contradicted (of 1 measurement)"
+        "4 claims: 1 reproduced (resting on 1 measurement), 3 contradicted (resting on 1 measurement)"
     )
     both = claimed("QN-17", "plain", "shipped")
     bridge = ClaimVerdict(both.claim, "contradicted", "", "", "", ("run",), (both.findings[0], same[0].findings[0]))
