@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import LabError, UsageError, did_you_mean
+from lab.base.errors import LabError, MeasuringError, UsageError, did_you_mean
 from lab.base.files import as_option_error
 from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
@@ -38,6 +38,8 @@ from lab.model.sweeps import DEFAULT_SWEEP
 if TYPE_CHECKING:
     from lab.analysis.judge.gate import Bounds, Gate
     from lab.experiments.bench import PreparedRun
+    from lab.records.store import RunStore
+    from lab.targets.base import Target
 
 BOUND = "--max-regression"
 PRIMARY = "cpu_per_request"
@@ -286,7 +288,7 @@ def _measure_change(
         keep()
 
     def judge(ready: PreparedRun) -> Gate | None:
-        store = measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
+        store = measure_prepared(talk, ready, target)
         return judge_gate(compare_runs(store, None, asked=bounds.more), bounds, options.arm) if store else None
 
     if (result := judge(prepared)) is None:
@@ -302,6 +304,20 @@ def _measure_change(
         result = confirm_regressions(result, second)
     last = replace(result, left_out=(*result.left_out, *notes))
     return _print_gate(options, lambda: last)
+
+
+def measure_prepared(talk: Console, ready: PreparedRun, target: Target) -> RunStore | None:
+    """Measure a run of a gate, and return it; None if it was interrupted.
+
+    Raises:
+        MeasuringError: An error ended the measurement. The command's exit status is then UNFINISHED, because 1 stands for a regression.
+
+    """
+    try:
+        return measure(talk, ready, None, target, f"just bench --resume {ready.record.id}")
+    except MeasuringError as error:
+        error.exit_status = UNFINISHED
+        raise
 
 
 def _report_unchanged(options: argparse.Namespace, since: str, same: Sequence[str], notes: Sequence[str]) -> int:

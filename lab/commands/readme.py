@@ -50,6 +50,8 @@ from lab.systems.table import SYSTEMS
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "findings.svg"
 """The picture that the README shows, from `lab.studies.site.rows.draw_findings`."""
+KEPT_APART = {("analysis", "targets"), ("report", "targets")}
+"""The packages that must not import one of a lower floor: what reads a run knows no target (lab/tests/test_house.py)."""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -257,7 +259,8 @@ def folder(path: Path) -> str:
     package, floor_of = path.relative_to(LAB).parts[0], floors()
     refuse_unknown(package, floor_of, str(path), f"{package} is no package of the lab")
     lower = sorted(
-        (name for name in floor_of if floor_of[name] < floor_of[package]), key=lambda name: (floor_of[name], name)
+        (name for name in floor_of if floor_of[name] < floor_of[package] and (package, name) not in KEPT_APART),
+        key=lambda name: (floor_of[name], name),
     )
     may = f"may import {', '.join(f'`{name}`' for name in lower)}" if lower else "imports nothing of ours"
     return f"Floor {floor_of[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).\n\n{table}"

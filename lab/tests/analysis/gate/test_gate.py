@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -24,9 +25,9 @@ from lab.analysis.judge.comparison import TOO_FEW
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.gate import Bounds, Gate, GatedRow, compute_loss
 from lab.analysis.noise import make_aa_arms
-from lab.base.errors import UsageError
+from lab.base.errors import LostError, UsageError
 from lab.commands import fraction
-from lab.commands.gate import BOUND, parse_bound
+from lab.commands.gate import BOUND, UNFINISHED, measure_prepared, parse_bound
 from lab.commands.verbs import parser
 from lab.model.plan import Plan, Slot, plan_samples
 from lab.model.samples import Reason, Sample
@@ -594,3 +595,13 @@ def test_the_workflow_fails_where_the_gate_does(tmp_path: Path) -> None:
         done = subprocess.run(["bash", "-e", "-c", line], cwd=tmp_path, env=env, capture_output=True, check=False)
         assert done.returncode == status
     assert summary.read_text().count("just gate --against abc keepalive ") == 3
+
+
+def test_a_cluster_that_is_lost_while_a_gate_measures_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lose_cluster(*_: object) -> RunStore:
+        raise LostError("kind", "does not answer", "")
+
+    monkeypatch.setattr("lab.commands.gate.measure", lose_cluster)
+    with pytest.raises(LostError) as lost:
+        measure_prepared(Mock(), Mock(), Mock())
+    assert lost.value.exit_status == UNFINISHED
