@@ -60,6 +60,8 @@ SUMMARY = re.compile(
     rf"(?: +min .*\n)(?:time .*\n){{3}}req/s +: .*%\n\Z",
     re.MULTILINE,
 )
+MEAN = re.compile(r"^time for request: +\S+ +\S+ +([0-9.]+)(us|ms|s|m|h) ", re.MULTILINE)
+"""The mean time of a request in its summary."""
 SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
 ROW = re.compile(r"^([0-9]{1,16})\t(-1|[0-9]{3})\t([0-9]{1,16})$")
 FAILED = -1
@@ -68,6 +70,8 @@ MAX_DIFFERENCE_S = 0.25
 """The seconds by which the log's span may differ from the summary's duration: connecting, and requests under way."""
 BODY = "body"
 """The file with the body of an upload."""
+MEAN_SHARE = 0.01
+"""The share by which the mean time in its summary, which has three digits or more, may differ from that of its log."""
 LONGEST = 2.0
 """How much longer than the longest complete transfer one that was cut off may have been under way."""
 
@@ -170,7 +174,9 @@ class H2load(Generator):
         late = answered[:, 2] >= load.timeout_s * 1e6
         in_time = answered[~late]
         expect(len(in_time) > 0, f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
-        moved_s = _check_transfers(load, rows, duration_s, int(summary["data"])) if load.transfer is not None else None
+        moved_s = None
+        if load.transfer is not None:
+            moved_s = _check_transfers(load, rows, duration_s, int(summary["data"]), MEAN.search(summary[0]))
         counts: dict[ErrorKind, int] = {
             "read": int(np.count_nonzero(lost)),
             "timeout": int(np.count_nonzero(late)),
@@ -188,7 +194,9 @@ class H2load(Generator):
         )
 
 
-def _check_transfers(load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_s: float, data_bytes: int) -> float:
+def _check_transfers(
+    load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_s: float, data_bytes: int, mean: re.Match[str] | None
+) -> float:
     """Return the seconds that complete transfers took, after checking that bytes and times fit their number.
 
     With several at once, it is the time of each of them on average: their speed is number × size by this time.
@@ -198,9 +206,11 @@ def _check_transfers(load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_
         rows: The log of the transfers, as `_rows` returns it.
         duration_s: The length of the load.
         data_bytes: The bytes of all bodies that came.
+        mean: The mean time of a transfer in the summary.
 
     Raises:
-        OutputError: The bodies that came have other sizes than was planned, or the transfers took another time than the load.
+        OutputError: The bodies that came have other sizes than was planned, the transfers took another time than the load, or
+            the log has other times than the summary.
 
     """
     many, at_once = len(rows), load.connections * load.streams
@@ -211,6 +221,11 @@ def _check_transfers(load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_
         f"expected {many} to {many + at_once} bodies of {size} bytes, got {data_bytes} bytes",
     )
     moved_s, longest_s = float(rows[:, 2].sum()) * 1e-6 / at_once, float(rows[:, 2].max()) * 1e-6
+    mean_s = float(mean[1]) * UNITS_S[mean[2]] if mean is not None else 0.0
+    expect(
+        abs(mean_s * many - moved_s * at_once) <= MEAN_SHARE * moved_s * at_once,
+        f"its log has transfers of {moved_s * at_once / many:.4g} s on average, its summary of {mean_s:.4g} s",
+    )
     slack_s = MAX_DIFFERENCE_S + duration_s / 20
     expect(
         -slack_s <= duration_s - moved_s <= LONGEST * longest_s + slack_s,

@@ -146,6 +146,8 @@ class Metric:
         """
         if value is None:
             return "–"
+        if self.kind != "difference" and self.own_unit == "bytes/s":
+            return format_significant(value / self.scale, 3)
         if self.kind != "difference":
             return format_rate(value) if self.unit == "req/s" else format_three_digits(value, 1 / self.scale)
         size = abs(value / self.scale)
