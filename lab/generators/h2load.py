@@ -63,6 +63,8 @@ SUMMARY = re.compile(
 MEAN = re.compile(r"^time for request: +\S+ +\S+ +([0-9.]+)(us|ms|s|m|h) ", re.MULTILINE)
 """The mean time of a request in its summary."""
 SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
+REFUSED = "No supported protocol was negotiated."
+"""The line that it prints if the server speaks none of the requested protocols."""
 ROW = re.compile(r"^([0-9]{1,16})\t(-1|[0-9]{3})\t([0-9]{1,16})$")
 FAILED = -1
 """The status of a failed request in its log."""
@@ -148,9 +150,10 @@ class H2load(Generator):
         if exit_status != 0 or summary is None:
             raise make_output_error("h2load's summary", stdout, stderr, exit_status)
         spoken = set(SPOKEN.findall(clean_output(stdout)))
+        protocol = ALPN[load.protocol]
+        expect(REFUSED not in stdout, f"the server does not speak {protocol}")
         rows = _rows(stderr)
         expect(len(rows) > 0 and len(spoken) > 0, "no request was answered, and no connection was made")
-        protocol = ALPN[load.protocol]
         expect(spoken == {protocol}, f"expected {protocol} to be spoken, got {', '.join(sorted(spoken))}")
         done, failed = int(summary["done"]), int(summary["failed"])
         expect(

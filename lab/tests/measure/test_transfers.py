@@ -13,6 +13,7 @@ from lab.generators import build_command, get_generator, make_load
 from lab.measure import validity
 from lab.measure.measurement import parse_report
 from lab.model.endpoint import Endpoint
+from lab.model.load import OutputError
 from lab.model.metrics import METRICS
 from lab.model.samples import Reason
 from lab.model.sweeps import LoadPoint
@@ -102,6 +103,14 @@ def test_no_output_of_transfers_that_was_tampered_with_counts(name: str) -> None
         assert judged(name, changed_out, changed_err), what
 
 
+def test_a_server_without_http2_is_named() -> None:
+    """As F5's controller is shipped."""
+    tool, stdout, _, status, load = case("h2load/download")
+    printed = "No protocol negotiated. Fallback behaviour may be activated\nNo supported protocol was negotiated. Supported protocols were:\nh2"
+    with pytest.raises(OutputError, match="the server does not speak h2"):
+        tool.parse(stdout.replace("Application protocol: h2", printed), "", status, load)
+
+
 def test_the_throughput_is_that_of_complete_transfers() -> None:
     """What was cut off at the end is in neither: two that take 0.5 s each are 2 a second, even if the load ended long after."""
     tool, stdout, stderr, status, load = case("h2load/download")
@@ -136,7 +145,7 @@ def test_the_sweeps_have_both_protocols_with_and_without_a_delay() -> None:
     windows = {point.window_bits for point in load_sweep("http2-download")[1].expanded() if point.link_delay_ms}
     assert windows == {None, 16, 20}
     (point,) = (each for each in load_sweep("http2-download")[1].expanded() if each.name == "h2-64kb-20ms")
-    said = "1 connections, closed loop, 8 s, 10MB.bin downloaded, TLS edge, HTTP/2, windows of 2^16 bytes, 20 ms more per round trip"
+    said = "1 connections, closed loop, 4 s, 1MB.bin downloaded, TLS edge, HTTP/2, windows of 2^16 bytes, 20 ms more per round trip"
     assert describe_load(point) == said
 
 
