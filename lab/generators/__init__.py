@@ -21,6 +21,7 @@ from lab.generators.wrk import Wrk
 from lab.generators.wrk2 import Wrk2
 from lab.model.endpoint import Endpoint
 from lab.model.load import GeneratorLoad
+from lab.model.pages import PAGES, UPLOAD_PATH
 from lab.model.sweeps import LoadPoint
 
 GENERATORS: Mapping[str, Generator] = {
@@ -108,6 +109,8 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
 
     """
     page = point.page if point.traffic is None else ""
+    if point.transfer == "upload":
+        page = UPLOAD_PATH
     if point.every_s is not None:
         page = WEBSOCKET_PATH if point.websocket else EVENTS_PATH
     return GeneratorLoad(
@@ -137,6 +140,9 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         every_s=point.every_s,
         event_bytes=point.event_bytes,
         held_s=point.held_s,
+        transfer=point.transfer,
+        transfer_bytes=PAGES[point.page] if point.transfer is not None else 0,
+        window_bits=point.window_bits,
     )
 
 

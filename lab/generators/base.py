@@ -197,6 +197,10 @@ def common_refusal(load: GeneratorLoad) -> str | None:
             f"HTTP/2 is spoken over TLS here, got {load.url!r}: ask for routes with TLS",
         ),
         (load.streams != 1, f"only h2load has several requests at once on a connection, got {load.streams}"),
+        (
+            load.transfer is not None or load.window_bits is not None,
+            "only h2load measures the speed of large transfers, and sets HTTP/2 windows",
+        ),
         (load.logged, "only k6 logs every request, which a disturbance needs"),
         (load.traffic is not None, "only k6 makes a mix of requests"),
         (

@@ -17,6 +17,8 @@ This module relies on these facts about h2load (tried with 1.52):
 - requests under way at the end are neither awaited nor counted. It is given no timeout, because 1.52 crashes with one: later ends are
   counted as late, and where nothing ended for long before its end, the output is refused.
 - sizes are those of bodies (`data`): headers are compressed, and the connections' records are not counted.
+- of a transfer that is cut off at the end, `data` has what came of it, though `requests` does not have it. The time that it took is in no row,
+  so the rate of transfers is that of complete ones: their number, by the time that they took, for each that was under way at once.
 - it uses one host, opens no new connection for each request, and never verifies a certificate; every connection does a full handshake (no
   session is kept).
 """
@@ -24,6 +26,7 @@ This module relies on these facts about h2load (tried with 1.52):
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -40,6 +43,7 @@ from lab.generators.base import (
     scheduled_s,
 )
 from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, expect, first_broken
+from lab.model.pages import UPLOAD_ANSWER_BYTES
 from lab.stats.histogram import Histogram
 
 LOG = "/dev/stderr"
@@ -56,12 +60,22 @@ SUMMARY = re.compile(
     rf"(?: +min .*\n)(?:time .*\n){{3}}req/s +: .*%\n\Z",
     re.MULTILINE,
 )
+MEAN = re.compile(r"^time for request: +\S+ +\S+ +([0-9.]+)(us|ms|s|m|h) ", re.MULTILINE)
+"""The mean time of a request in its summary."""
 SPOKEN = re.compile(r"^Application protocol: (\S+)$", re.MULTILINE)
+REFUSED = "No supported protocol was negotiated."
+"""The line that it prints if the server speaks none of the requested protocols."""
 ROW = re.compile(r"^([0-9]{1,16})\t(-1|[0-9]{3})\t([0-9]{1,16})$")
 FAILED = -1
 """The status of a failed request in its log."""
 MAX_DIFFERENCE_S = 0.25
 """The seconds by which the log's span may differ from the summary's duration: connecting, and requests under way."""
+BODY = "body"
+"""The file with the body of an upload."""
+MEAN_SHARE = 0.01
+"""The share by which the mean time in its summary, which has three digits or more, may differ from that of its log."""
+LONGEST = 2.0
+"""How much longer than the longest complete transfer one that was cut off may have been under way."""
 
 
 class H2load(Generator):
@@ -82,7 +96,7 @@ class H2load(Generator):
 
     def refusal(self, load: GeneratorLoad) -> str | None:
         """Return the reason why h2load cannot make this load; None if it can."""
-        return common_refusal(replace(load, streams=1)) or first_broken(
+        return common_refusal(replace(load, streams=1, transfer=None, window_bits=None)) or first_broken(
             (
                 not load.url.startswith("https://"),
                 f"h2load is used over TLS alone, where it was tried, got {load.url!r}: wrk, oha and k6 speak HTTP/1.1 without",
@@ -103,6 +117,10 @@ class H2load(Generator):
             one_host_rule(self.name, load),
         )
 
+    def files(self, load: GeneratorLoad) -> Mapping[str, str]:
+        """Return the file with the body of an upload; no file for any other load."""
+        return {BODY: "x" * load.transfer_bytes} if load.transfer == "upload" else {}
+
     def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command line by which h2load makes this load.
 
@@ -115,6 +133,8 @@ class H2load(Generator):
         if load.rate_rps is not None:
             argv += ["--rps", f"{load.rate_rps / load.connections:.12g}"]
         argv += ["--h1"] if load.protocol == "h1" else ["--npn-list", ALPN["h2"]]
+        argv += ["-w", str(load.window_bits), "-W", str(load.window_bits)] if load.window_bits is not None else []
+        argv += ["-d", BODY] if load.transfer == "upload" else []
         argv += [f"--log-file={LOG}"]
         argv += [argument for name, value in load.headers.items() for argument in ("-H", f"{name.lower()}: {value}")]
         return [*argv, load.url]
@@ -130,9 +150,10 @@ class H2load(Generator):
         if exit_status != 0 or summary is None:
             raise make_output_error("h2load's summary", stdout, stderr, exit_status)
         spoken = set(SPOKEN.findall(clean_output(stdout)))
+        protocol = ALPN[load.protocol]
+        expect(REFUSED not in stdout, f"the server does not speak {protocol}")
         rows = _rows(stderr)
         expect(len(rows) > 0 and len(spoken) > 0, "no request was answered, and no connection was made")
-        protocol = ALPN[load.protocol]
         expect(spoken == {protocol}, f"expected {protocol} to be spoken, got {', '.join(sorted(spoken))}")
         done, failed = int(summary["done"]), int(summary["failed"])
         expect(
@@ -145,6 +166,8 @@ class H2load(Generator):
         # from the first answered request to the last; a request that was never sent has no beginning
         span_s = float((answered[:, 0] + answered[:, 2]).max() - answered[:, 0].min()) * 1e-6 if len(answered) else 0.0
         turn_s = load.connections / load.rate_rps if load.rate_rps is not None else 0.0
+        if load.transfer is not None and len(answered):  # each stream's last one is cut off
+            turn_s = LONGEST * float(answered[:, 2].max()) * 1e-6
         difference_s = abs(span_s - duration_s)
         ends = f": {failed} requests failed, and connections that ended were not opened again" if failed else ""
         expect(
@@ -154,6 +177,9 @@ class H2load(Generator):
         late = answered[:, 2] >= load.timeout_s * 1e6
         in_time = answered[~late]
         expect(len(in_time) > 0, f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
+        moved_s = None
+        if load.transfer is not None:
+            moved_s = _check_transfers(load, rows, duration_s, int(summary["data"]), MEAN.search(summary[0]))
         counts: dict[ErrorKind, int] = {
             "read": int(np.count_nonzero(lost)),
             "timeout": int(np.count_nonzero(late)),
@@ -167,8 +193,48 @@ class H2load(Generator):
             errors={kind: int(count) for kind, count in counts.items() if count},
             size_bytes=int(summary["data"]),
             size_includes_headers=False,
-            scheduled_s=scheduled_s(load),
+            scheduled_s=scheduled_s(load) if moved_s is None else moved_s,
         )
+
+
+def _check_transfers(
+    load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_s: float, data_bytes: int, mean: re.Match[str] | None
+) -> float:
+    """Return the seconds that complete transfers took, after checking that bytes and times fit their number.
+
+    With several at once, it is the time of each of them on average: their speed is number × size by this time.
+
+    Args:
+        load: The load.
+        rows: The log of the transfers, as `_rows` returns it.
+        duration_s: The length of the load.
+        data_bytes: The bytes of all bodies that came.
+        mean: The mean time of a transfer in the summary.
+
+    Raises:
+        OutputError: The bodies that came have other sizes than was planned, the transfers took another time than the load, or
+            the log has other times than the summary.
+
+    """
+    many, at_once = len(rows), load.connections * load.streams
+    size = load.transfer_bytes if load.transfer == "download" else UPLOAD_ANSWER_BYTES
+    good = ((rows[:, 1] >= 200) & (rows[:, 1] < 300)).all()
+    expect(
+        not good or many * size <= data_bytes <= (many + at_once) * size,
+        f"expected {many} to {many + at_once} bodies of {size} bytes, got {data_bytes} bytes",
+    )
+    moved_s, longest_s = float(rows[:, 2].sum()) * 1e-6 / at_once, float(rows[:, 2].max()) * 1e-6
+    mean_s = float(mean[1]) * UNITS_S[mean[2]] if mean is not None else 0.0
+    expect(
+        abs(mean_s * many - moved_s * at_once) <= MEAN_SHARE * moved_s * at_once,
+        f"its log has transfers of {moved_s * at_once / many:.4g} s on average, its summary of {mean_s:.4g} s",
+    )
+    slack_s = MAX_DIFFERENCE_S + duration_s / 20
+    expect(
+        -slack_s <= duration_s - moved_s <= LONGEST * longest_s + slack_s,
+        f"its transfers took {moved_s:.2f} s of the {duration_s:g} s that it reports",
+    )
+    return moved_s
 
 
 def _rows(stderr: str) -> npt.NDArray[np.int64]:

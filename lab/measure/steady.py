@@ -49,7 +49,7 @@ class SteadyRegime(Regime):
     def run(
         self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
     ) -> tuple[GeneratorOutcome, Observation]:
-        """Warm up, then load the system while it is observed, with the client's link limited as the load point requests.
+        """Warm up, then load the system while it is observed, with the client's link as slow as the load point requests.
 
         The canaries (checked requests) before and after the load use the link without the limit.
 
@@ -62,7 +62,7 @@ class SteadyRegime(Regime):
             The generator's process, and what was observed of the system.
 
         """
-        self.system.shape(self.point.link_mbit)
+        self.system.shape(self.point.link_mbit, self.point.link_delay_ms)
         try:
             with ThreadPoolExecutor(1, "before") as pool:
                 running = pool.submit(self._list_running)

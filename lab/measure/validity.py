@@ -18,6 +18,7 @@ from lab.model.bottleneck import BUSY, MAX_OTHERS_CORES, count_unanswered
 from lab.model.endpoint import Tls
 from lab.model.load import GeneratorResult
 from lab.model.metrics import GAP_S, WINDOWS
+from lab.model.pages import PAGES
 from lab.model.samples import Reason
 from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
@@ -119,9 +120,13 @@ def find_faults(
     """
     return [
         *credible.find_time_faults(point, result, observation, cpu_s, cpus),
-        *credible.count_faults(point, result, observation, body_bytes, tls),
+        *credible.count_faults(point, result, observation, 0 if point.transfer else body_bytes, tls),
         *_check_report(point, result, calibration_s),
-        *_check_sizes(point, result, body_bytes, chunked, head_bytes),
+        *(
+            _check_sizes(point, result, body_bytes, chunked, head_bytes)
+            if point.transfer is None
+            else _check_transferred_bytes(point, result, observation, body_bytes)
+        ),
         *_check_rate(point, result),
         *(() if point.rate_rps is None else _check_saturation(generator_core, pinned=observation.cores is None)),
         *_check_parts(point, result, observation),
@@ -205,6 +210,35 @@ def _check_sizes(
     tolerance = part + 1 + compute_size_slack(point, body_bytes)
     if not body_bytes - wrong - tolerance <= mean <= body_bytes + slack + tolerance:
         yield Reason.WRONG_SIZE, f"{mean:.0f} bytes per response, the page has {body_bytes}"
+
+
+def _check_transferred_bytes(
+    point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int
+) -> Iterator[Fault]:
+    """Yield a fault if large transfers are not of the planned size, or their bytes did not pass the client's link.
+
+    The generator's own count of bytes is compared with its number of transfers where its output is read; here the kernel's count is.
+
+    Args:
+        point: The planned load, with `transfer`.
+        result: The generator's report.
+        observation: What the lab observed during the load, with the counts of the client's link.
+        body_bytes: The size of the page as the canary (a checked request) received it.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
+    size = PAGES[point.page]
+    if body_bytes != size:
+        yield Reason.WRONG_SIZE, f"the page has {size} bytes, {body_bytes} came"
+    link_bytes = observation.counters.get("client/rx_bytes" if point.transfer == "download" else "client/tx_bytes")
+    least = result.requests - result.errors.get("status", 0)
+    most = result.requests + count_unanswered(result) + point.connections * point.streams
+    most_bytes = most * size * (1 + credible.MAX_FRAME_SHARE) + point.connections * HANDSHAKE_BYTES
+    if link_bytes is not None and not least * size <= link_bytes <= most_bytes:
+        message = f"{least} to {most} {point.transfer}s of {size} bytes, {link_bytes} bytes passed the client's link"
+        yield Reason.WRONG_SIZE, message
 
 
 def _check_parts(point: LoadPoint, result: GeneratorResult, observation: Observation) -> Iterator[Fault]:

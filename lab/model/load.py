@@ -12,6 +12,8 @@ from lab.stats.histogram import Histogram
 Encoding = Literal["identity", "gzip", "br"]
 SpokenProtocol = Literal["h1", "h2"]
 """The protocol between client and proxy: HTTP/1.1, or HTTP/2 over TLS."""
+Transfer = Literal["download", "upload"]
+"""The way of large bodies whose speed is measured: from the backend to the client, or from the client to the backend."""
 ErrorKind = Literal["status", "connect", "read", "write", "timeout", "body", "other"]
 
 
@@ -71,6 +73,10 @@ class GeneratorLoad:
             WebSocket; None = the load has neither.
         event_bytes: The bytes of padding in each event or message.
         held_s: The seconds for which the backend holds each event after its send time: a known delay.
+        transfer: The way of large bodies whose speed is measured; None = requests are measured.
+        transfer_bytes: The size of each of these bodies; 0 without `transfer`.
+        window_bits: The client's HTTP/2 windows, of each stream and of the connection, as a power of two less one; None =
+            the generator's own, which never limit.
 
     """
 
@@ -100,6 +106,9 @@ class GeneratorLoad:
     every_s: float | None = None
     event_bytes: int = 200
     held_s: float = 0.0
+    transfer: Transfer | None = None
+    transfer_bytes: int = 0
+    window_bits: int | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -170,7 +179,7 @@ class GeneratorResult:
         service: The times from sending to the answer, if the generator reports them in addition to `latency`.
         notes: Remarks on the numbers, for people.
         scheduled_s: The time during which requests fell due, for generators whose rate refers to it (see
-            `achieved_rps`); otherwise None.
+            `achieved_rps`); of large transfers the time that complete ones took; otherwise None.
         least_due: The number of requests that must have fallen due at least; None = rate × time. Generators with a
             schedule for each connection set it, because their number is lower by a few requests.
         uncalibrated: Whether the latencies include a start-up phase that should have been left out; then they are not

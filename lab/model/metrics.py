@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import expm1
 from typing import TYPE_CHECKING, Any, Literal
 
+from lab.model.pages import PAGES
 from lab.stats.histogram import LIMIT_US, UNIT_S
 from lab.stats.units import (
     format_interval,
@@ -149,6 +150,8 @@ class Metric:
         """
         if value is None:
             return "–"
+        if self.kind != "difference" and self.own_unit == "bytes/s":
+            return format_significant(value / self.scale, 3)
         if self.kind != "difference":
             return format_rate(value) if self.unit == "req/s" else format_three_digits(value, 1 / self.scale)
         size = abs(value / self.scale)
@@ -314,6 +317,12 @@ def refused_share(sample: Sample) -> float | None:
     return (sample.outcome.get("too_large") or 0.0) / total if total else None
 
 
+def throughput(sample: Sample) -> float | None:
+    """Return the bytes per second of large transfers: complete ones, by the time that they took; None for any other load."""
+    rate = sample.goodput_rps if sample.point.transfer is not None else None
+    return rate * PAGES[sample.point.page] if rate is not None else None
+
+
 def link_share(sample: Sample) -> float | None:
     """Return how full the link towards the client was, as a fraction of its limited bandwidth; None without such a limit."""
     mbit, duration_s = sample.point.link_mbit, sample.duration_s
@@ -386,6 +395,9 @@ METRICS: Mapping[str, Metric] = {
     "rate": Metric(
         "rate", "req/s", "more", kind="ratio", column=1, heading="achieved", primary=True,
         sample=lambda sample: sample.goodput_rps,
+    ),
+    "throughput": Metric(
+        "throughput", "MB/s", "more", scale=1e6, kind="ratio", primary=True, sample=throughput,
     ),
     "cpu_per_request": Metric(
         "CPU per request", "µs", scale=1e-6, kind="ratio", column=8, label="CPU/req", primary=True,
@@ -573,7 +585,9 @@ Any other name is refused.
 
 def list_compared_metrics(point: LoadPoint) -> tuple[str, ...]:
     """Return the names of the metrics in which variants are compared under this load."""
-    return DIFFERENCES if point.has_outcome else RATIOS
+    if point.has_outcome:
+        return DIFFERENCES
+    return tuple(name for name in RATIOS if point.transfer is not None or name != "throughput")
 
 
 def find_metric(name: str) -> Metric:

@@ -16,5 +16,8 @@ PAGES = {
 `.bin` does not compress, `.txt` does. The base of backends serves exactly these.
 """
 
+UPLOAD_PATH, UPLOAD_ANSWER_BYTES = "upload", 3
+"""Where a backend with the fixture `answers` takes a body of any size, and the size of its answer once it has it whole."""
+
 OTHER_PATHS = ("", "status/404", "status/503")
 """The other paths that a backend serves: its root, and answers with these statuses."""

@@ -22,7 +22,7 @@ from lab.base.errors import did_you_mean
 from lab.base.validation import Record
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
-from lab.model.load import Encoding, SpokenProtocol, first_broken
+from lab.model.load import Encoding, SpokenProtocol, Transfer, first_broken
 from lab.model.pages import OTHER_PATHS, PAGES
 from lab.model.pairs import Scheme
 from lab.model.traffic import PointTraffic, Traffic
@@ -50,6 +50,8 @@ A timeout ends a little later than it should. Without spare connections some req
 second and 2 s).
 """
 
+LEAST_TRANSFER_BYTES = 1024 * 1024
+"""The least size of a body whose speed is measured: of smaller ones it is the time for a request that counts."""
 WEBSOCKET_GENERATOR = "k6-websocket"
 """The generator whose loads are WebSockets."""
 OWN_RATE = ("events", WEBSOCKET_GENERATOR)
@@ -94,6 +96,9 @@ class LoadPoint(Record, strict=True):
     event_bytes: int = 200
     held_s: float = 0.0
     link_mbit: float | None = None
+    link_delay_ms: float = 0.0
+    transfer: Transfer | None = None
+    window_bits: int | None = None
     generators: int = 1
     subject: tuple[Subject, ...] = ()
     timeout_s: float = 10.0
@@ -229,6 +234,7 @@ class LoadPoint(Record, strict=True):
             "streams and WebSockets are held through one system at a time": self.every_s is not None,
             "queues, ports or files run out": bool(self.subject),
             "a number of requests has no slices": self.requests is not None,
+            "a large transfer does not end with its time slice": self.transfer is not None,
             "several generators make it": self.generators > 1,
             "what runs out over minutes runs out half as fast for half of the time": self.sustained,
             "two such rates are more than one proxy serves": self.of_knee is not None and self.of_knee > MAX_PAIR_SHARE,
@@ -353,6 +359,17 @@ class PointSpec(Record, strict=True):
         default=None,
         description="the client's link, shaped to so many Mbit/s in both directions; null = as fast as it goes",
     )
+    link_delay_ms: float = Field(
+        default=0.0, ge=0, le=1000, description="a round trip over the client's link takes so many ms longer (local)"
+    )
+    transfer: Transfer | None = Field(
+        default=None,
+        description="the speed of bodies as large as `page` is measured, in MB/s: each a `download`, or an `upload` that the backend takes whole (h2load)",
+    )
+    window_bits: Annotated[int, Field(ge=16, le=30)] | None = Field(
+        default=None,
+        description="the client's HTTP/2 windows, of each stream and of the connection, of 2^N - 1 bytes (h2load); null = so large that they never limit",
+    )
     generators: int = Field(
         default=1,
         ge=1,
@@ -436,7 +453,24 @@ class PointSpec(Record, strict=True):
                 "every_s: events and messages come at their own rate: leave out rate_rps, of_knee, requests, disturbance and generators",
             ),
             (
-                several and bool(self.alone or self.subject or self.requests),
+                self.window_bits is not None and self.protocol != "h2",
+                'window_bits: HTTP/1.1 has no windows of its own: leave it out, or protocol = "h2"',
+            ),
+            (
+                self.transfer is not None
+                and (
+                    self.generator != "h2load"
+                    or bool(self.rate_rps or self.of_knee or self.requests)
+                    or self.accept_encoding != "identity"
+                ),
+                "transfer: h2load makes transfers as fast as they go: leave out rate_rps, of_knee, requests, accept_encoding and other generators",
+            ),
+            (
+                self.transfer is not None and any(PAGES.get(page, 0) < LEAST_TRANSFER_BYTES for page in self.pages),
+                f"page: a transfer is of {LEAST_TRANSFER_BYTES:,} bytes or more, such as 10MB.bin",
+            ),
+            (
+                several and bool(self.alone or self.subject or self.requests or self.transfer),
                 "generations: they are a pair's, and this load is of arms alone: leave them out",
             ),
             (
@@ -464,8 +498,8 @@ class PointSpec(Record, strict=True):
                 f"duration_s: {matters_s:g} or more, as long as the disturbance may matter",
             ),
             (
-                self.link_mbit is not None,
-                "link_mbit: beside a disturbance the client's link is not shaped: leave it out",
+                self.link_mbit is not None or bool(self.link_delay_ms),
+                "link_mbit: beside a disturbance the client's link is not shaped: leave it out, and link_delay_ms",
             ),
             (
                 self.generations > 1 or self.repeats > 1,

@@ -77,14 +77,17 @@ class System(Disturbable, Protocol):
         """
         ...
 
-    def shape(self, link_mbit: float | None) -> None:
-        """Limit the bandwidth of the client's link in both directions.
+    def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None:
+        """Limit the bandwidth of the client's link in both directions, and lengthen its round trips.
+
+        A repeated call with equal values has no effect.
 
         Args:
-            link_mbit: The limit in Mbit/s; None removes it. A repeated call with an equal value has no effect.
+            link_mbit: The limit in Mbit/s; None removes it.
+            delay_ms: The added time of a round trip in milliseconds; 0 removes it.
 
         Raises:
-            MeasuringError: The limit does not take effect.
+            MeasuringError: The limit or the delay does not take effect.
 
         """
         ...

@@ -31,7 +31,9 @@ def describe_load(point: LoadPoint) -> str:
         (point.tls not in ("none", "routed"), f"TLS {point.tls}"),
         (point.protocol == "h2", "HTTP/2"),
         (point.streams > 1, f"{point.streams} requests at once on each"),
+        (point.window_bits is not None, f"windows of 2^{point.window_bits} bytes"),
         (point.link_mbit is not None, f"client link {point.link_mbit or 0.0:g} Mbit/s"),
+        (bool(point.link_delay_ms), f"{point.link_delay_ms:g} ms more per round trip"),
         (point.accept_encoding != "identity", f"accepts {point.accept_encoding}"),
         (bool(point.answers), f"answered {' or '.join(map(str, point.answers))}"),
         (point.routes != 1, f"{point.routes} routes"),
@@ -41,6 +43,7 @@ def describe_load(point: LoadPoint) -> str:
     )
     details = [text for applies, text in extra if applies]
     page = point.page or "/" if point.traffic is None else str(point.traffic)
+    page += f" {point.transfer}ed" if point.transfer is not None else ""
     return ", ".join([f"{point.connections:,} connections", load, amount, page, *details])
 
 

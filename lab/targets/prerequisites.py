@@ -143,6 +143,8 @@ ip netns exec a sh -ec 'cd /proc/sys/net
   set_and_read ipv4/ip_local_port_range "1024 65000"
   set_and_read ipv4/tcp_max_syn_backlog 8192' && echo sysctls
 ip netns exec a tc qdisc add dev v0 root tbf rate 1mbit burst 32kbit latency 400ms && echo tbf
+ip -n a tuntap add delayed mode tap && tc -n a qdisc add dev v0 ingress &&
+  tc -n a filter add dev v0 parent ffff: protocol ip u32 match u32 0 0 action mirred egress redirect dev delayed && echo delay
 """
 """The script with everything that the local target does to a kernel, in the same order.
 
@@ -158,6 +160,12 @@ STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
         f"a newer kernel; or {ROOT_REMEDY}",
     ),
     "tbf": ("slow link (tc tbf)", OPTIONAL, "works on a veth", "modprobe sch_tbf; only the sweep slow-link needs it"),
+    "delay": (
+        "delayed link (tap device, tc mirred)",
+        OPTIONAL,
+        "works on a veth",
+        "modprobe tun sch_ingress cls_u32 act_mirred, and /dev/net/tun open to you; only http2-download and http2-upload need it",
+    ),
 }
 """The check, its targets, the result when it worked, and the remedy, for each line that NAMESPACES prints."""
 

@@ -21,6 +21,8 @@ from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
 
 RESOLVE = "--resolve"
+UPLOADS = "answers"
+"""The fixture whose backend takes uploads of any size."""
 EVENTS, WEBSOCKET = "events", "websocket"
 """The fixtures whose backends send streams of events, and send messages of WebSockets back."""
 
@@ -197,10 +199,11 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
     """Return the fixtures that these load points need: components of manifests/fixtures that are added to every variant.
 
-    Disruptions, mixes of requests, streams of events and WebSockets need them.
+    Disruptions, mixes of requests, uploads, streams of events and WebSockets need them.
     """
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     fixtures += [FIXTURE for point in points if point.traffic is not None]
+    fixtures += [UPLOADS for point in points if point.transfer == "upload"]
     fixtures += [WEBSOCKET if point.websocket else EVENTS for point in points if point.every_s is not None]
     return tuple(dict.fromkeys(fixtures))
 

@@ -252,6 +252,7 @@ def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Par
     if not shown:
         return []
     names = COLUMNS if every else SHOWN
+    names = (*(["throughput"] if any(row.point.transfer for row in shown) else []), *names)
     numbers = [TableColumn(METRICS[name].heading or METRICS[name].short, METRICS[name].unit) for name in names]
     columns = (TableColumn("variant", stands="left"), *numbers, TableColumn("n"))
     rows = [

@@ -311,8 +311,8 @@ class ClusterSystem(Changes):
         self._helpers.append(self._open_tools(self._first_pod(role)).held(argv).go())
         return self._helpers[-1]
 
-    def shape(self, link_mbit: float | None) -> None:
-        """Do nothing: `check_variant` refuses every load with a slow link, because a slow link cannot be made on a cluster."""
+    def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None:
+        """Do nothing: `check_variant` refuses every load point with a slow or delayed link, which cannot be made on a cluster."""
 
     def watch(self) -> Watch:
         """Return a context manager that watches the CPU, memory and counters of every role while its `with` block runs."""

@@ -192,7 +192,7 @@ class ClusterTarget:
         refuse_checks(variant.name, variant.readback)
         session, manifests = self._session, objects.lay_over_for_cluster(variant.manifests)
         for point in points:
-            if point.link_mbit is not None:
+            if point.link_mbit is not None or point.link_delay_ms:
                 reason = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, reason, "measure it with --target local")
             if point.every_s is not None:

@@ -44,6 +44,7 @@ from lab.targets.local.kubelet.containers import ask, list_descendants
 from lab.targets.local.kubelet.kubelet import Kubelet, describe_pod
 from lab.targets.local.kubelet.runner import ContainerRunner
 from lab.targets.local.sandbox import cpus, network
+from lab.targets.local.sandbox.link_delay import LinkDelay, begin_delay
 from lab.targets.local.sandbox.namespaces import STATE
 from lab.targets.local.sandbox.network import Network
 
@@ -91,6 +92,7 @@ class LocalSystem:
         self.routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
+        self._delay: LinkDelay | None = None
         self._ordinary = leftovers.OrdinaryProcessCount()
         if control is not None:
             control.ended = self.end_helpers
@@ -176,17 +178,25 @@ class LocalSystem:
                 os.killpg(helper.pid, signal.SIGKILL)
             helper.wait()
 
-    def shape(self, link_mbit: float | None) -> None:
-        """Limit the rate of the client's link, to make a slow link.
+    def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None:
+        """Limit the rate of the client's link, and lengthen its round trips.
 
         Args:
             link_mbit: The rate in Mbit/s; None removes the limit.
+            delay_ms: The added time of a round trip in milliseconds; 0 removes it.
 
         Raises:
-            MeasuringError: The rate cannot be set.
+            MeasuringError: The rate or the delay cannot be set, or the delay did not last.
 
         """
-        network.shape(services.client_links(self.net, self._objects), link_mbit)
+        links = services.client_links(self.net, self._objects)
+        network.shape(links, link_mbit)
+        if self._delay is not None and self._delay.delay_ms != delay_ms:
+            ending, self._delay = self._delay, None
+            ending.end()
+        if delay_ms and self._delay is None:
+            with network.as_measuring_error():
+                self._delay = begin_delay(links, delay_ms, self._pin("lab", ()))
 
     def watch(self) -> Sampler:
         """Return a sampler that measures the resource use of every role while it is entered.
@@ -304,12 +314,15 @@ class LocalSystem:
         return self.routing.configmap(namespace, name)
 
     def processes(self, role: Role) -> list[int]:
-        """Return the ids of all processes of a role; `lab` means this process, and `generator` the load generators.
+        """Return the ids of all processes of a role; `generator` means the load generators.
 
-        Programs that a proxy system starts for a moment only are left out.
+        `lab` means this process, and those that hold packets for a delay on the client's link. Programs that a proxy system starts for a moment only are left out.
         """
         if role == "lab":
-            return [os.getpid()]
+            return [
+                os.getpid(),
+                *(program.pid for program in (self._delay.programs if self._delay is not None else ())),
+            ]
         if role == "generator":
             running = [generator.pid for generator in self._generators if generator.returncode is None]
             return [pid for root in running for pid in list_descendants(root)]

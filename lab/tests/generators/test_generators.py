@@ -36,6 +36,7 @@ WHOLE = [
     "k6/ok-closed",
     "h2load/ok-closed",
     "h2load/streams",
+    "h2load/download",
     "events/ok",
     "k6-websocket/ok",
 ]
@@ -295,6 +296,8 @@ REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("h2load", LOAD, {**TLS, "threads": 20}, "connection for every thread"),
     ("h2load", LOAD, {**TLS, "requests": 9}, "request for every connection"),
     ("h2load", LOAD, {**TLS, "hosts": HOSTS}, "one host only"),
+    ("k6", LOAD, {"transfer": "download", **TLS}, "only h2load measures the speed of large transfers"),
+    ("k6", LOAD, {"window_bits": 16, **TLS}, "sets HTTP/2 windows"),
     ("events", LOAD, {}, "needs every_s"),
     ("events", STREAMS, {"rate_rps": 10.0}, "at their own rate"),
     ("events", STREAMS, {"requests": 10}, "not for a number of requests"),

@@ -48,7 +48,7 @@ class Proxy(FakeSystem):
             raise answer
         return answer
 
-    def shape(self, link_mbit: float | None) -> None:
+    def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None:
         self.links.append(link_mbit)
 
 

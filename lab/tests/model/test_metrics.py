@@ -26,8 +26,13 @@ def test_every_metric_is_read_off_something() -> None:
 
 
 def test_arms_are_compared_by_ratio_at_steady_loads_and_by_difference_beside_a_disturbance() -> None:
-    assert list_compared_metrics(make_point()) == RATIOS == ("rate", "cpu_per_request", *QUANTILES)
-    assert {name for name in RATIOS if METRICS[name].primary} == {"rate", "cpu_per_request", *QUANTILES}
+    assert list_compared_metrics(make_point()) == ("rate", "cpu_per_request", *QUANTILES)
+    assert (
+        list_compared_metrics(make_point(transfer="download"))
+        == RATIOS
+        == ("rate", "throughput", "cpu_per_request", *QUANTILES)
+    )
+    assert {name for name in RATIOS if METRICS[name].primary} == {"rate", "throughput", "cpu_per_request", *QUANTILES}
     assert set(OUTCOME_OF_METRIC.values()) <= set(DIFFERENCES)
 
 

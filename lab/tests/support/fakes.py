@@ -166,7 +166,7 @@ class FakeSystem:
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(argv)
 
-    def shape(self, link_mbit: float | None) -> None: ...
+    def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None: ...
 
     def watch(self) -> Sampler:
         return Lasting(lambda: {"lab": [os.getpid()]}, self.counters)

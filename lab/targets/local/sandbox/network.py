@@ -9,7 +9,7 @@ The kernel's defaults stay, offloads included, except two that a container runti
 would have changed too (`_SYSCTLS`, `_CLIENT_SYSCTLS`).
 
 A slow link is a token bucket on both of its ends (tc tbf; not netem, which some kernels lack). It limits the rate and
-queues what exceeds it; it adds no delay to an idle link. What tc shows afterwards is compared with what was set.
+queues what exceeds it; it adds no delay to an idle link (`link_delay` does). What tc shows afterwards is compared with what was set.
 
     burst   what goes at the link's full speed before the rate holds: what the rate brings between two ticks of the
             kernel's clock (/proc/net/psched), and in 1 ms at least; but never less than two frames.
@@ -413,7 +413,7 @@ def shape(links: Sequence[tuple[End, End]], mbit: float | None) -> None:
             continue
         link_place = f"client link: {place.name}/{device}"
         setup = ["replace", "dev", device, *_make_bucket(rate_bytes)] if rate_bytes else ["del", "dev", device, "root"]
-        done = _run_tc(place, "qdisc", *setup)
+        done = run_tc(place, "qdisc", *setup)
         if done.returncode:
             raise MeasuringError(link_place, f"tc: {done.stderr.strip()}", "`just doctor` tries tc tbf")
         actual = _read_rate(place, device)
@@ -462,7 +462,7 @@ def _read_rate(place: NetworkPlace, device: str) -> float:
         MeasuringError: The output of tc cannot be read.
 
     """
-    done = _run_tc(place, "-j", "qdisc", "show", "dev", device)
+    done = run_tc(place, "-j", "qdisc", "show", "dev", device)
     try:
         rates = (float(item["options"]["rate"]) for item in json.loads(done.stdout) if item["kind"] == "tbf")
         return next(rates, 0.0)
@@ -471,7 +471,7 @@ def _read_rate(place: NetworkPlace, device: str) -> float:
         raise MeasuringError(f"client link: {place.name}/{device}", fault, "iproute2 5.0 or newer") from None
 
 
-def _run_tc(place: NetworkPlace, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_tc(place: NetworkPlace, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run tc inside a place's network namespace, and return the completed command.
 
     The exit status is 127 if tc cannot be started.

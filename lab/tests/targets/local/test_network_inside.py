@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
@@ -16,11 +18,16 @@ from lab.model.leftovers import find_undrained_faults
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.control_plane import services
+from lab.targets.local.sandbox import link_delay
 from lab.targets.local.sandbox.namespaces import is_real_root
 from lab.targets.local.system import PROBED_PAGE
 from lab.tests.support.inside import balanced
 from lab.tests.support.waiting import until
 from lab.tests.targets.readback.answers import observed
+
+HAS_TAP = os.access("/dev/net/tun", os.R_OK | os.W_OK)
+with_tap = pytest.mark.skipif(not HAS_TAP, reason="this user may not open /dev/net/tun")
 
 
 def get(system: LocalSystem, page: str = "1kB.bin") -> bytes:
@@ -79,6 +86,60 @@ def test_under_the_local_policy_the_client_is_seen_and_both_ends_of_its_link_are
         for _ in range(2):
             system.shape(None)
             assert rates() == []
+        get(system)
+
+
+def round_trips_ms(system: LocalSystem) -> float:
+    """The shortest of some round trips from the client to the far end of its link."""
+    (link,) = services.client_links(system.net, system._objects)
+    return 1e3 * min(link_delay.list_round_trips_s(link))
+
+
+@with_tap
+def test_a_delayed_link_holds_each_round_trip_and_nothing_is_left_of_it(
+    target: LocalTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lab itself refuses a delay that its round trips do not show within 1 ms; here a busy machine may add to it."""
+    monkeypatch.setattr(link_delay, "MAX_ERROR_S", 1.0)
+    with target.up(load_variant("direct")) as system:
+        bare_ms = round_trips_ms(system)
+        for delay_ms in (5.0, 20.0, 100.0):
+            system.shape(None, delay_ms)
+            assert round_trips_ms(system) >= bare_ms + delay_ms - 1
+            assert len(system.processes("lab")) == 2
+            get(system, "1MB.bin")
+            system.shape(None)
+        assert round_trips_ms(system) < bare_ms + 5
+        assert len(system.processes("lab")) == 1
+        (place,) = (end[0] for _, end in services.client_links(system.net, system._objects))
+        shown = subprocess.run(["ip", "-n", place.namespace, "link"], capture_output=True, text=True, check=True).stdout
+        assert link_delay.TAP not in shown
+
+
+@with_tap
+def test_a_delay_that_round_trips_do_not_show_is_told(target: LocalTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    with target.up(load_variant("direct")) as system:
+        monkeypatch.setattr(link_delay, "ROUNDS", 1)
+        monkeypatch.setattr(link_delay, "MAX_ERROR_S", -1.0)
+        with pytest.raises(MeasuringError, match="asked for a delay of 20 ms, round trips got longer by 2"):
+            system.shape(None, 20.0)
+        monkeypatch.undo()
+        monkeypatch.setattr(link_delay, "PROGRAM", Path("/nowhere"))
+        with pytest.raises(MeasuringError, match="no packets can be held: .*/nowhere"):
+            system.shape(None, 20.0)
+        get(system)
+
+
+@with_tap
+def test_a_delay_whose_program_ends_is_told(target: LocalTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_delay, "MAX_ERROR_S", 1.0)
+    with target.up(load_variant("direct")) as system:
+        system.shape(None, 20.0)
+        (program,) = (pid for pid in system.processes("lab") if pid != os.getpid())
+        os.kill(program, signal.SIGKILL)
+        until(lambda: psutil.Process(program).status() == psutil.STATUS_ZOMBIE, "the program still runs")
+        with pytest.raises(MeasuringError, match="the program that holds packets ended with status -9"):
+            system.shape(None)
         get(system)
 
 

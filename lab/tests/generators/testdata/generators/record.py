@@ -34,6 +34,10 @@ http {{
     listen 127.0.0.1:{port};
     listen 127.0.0.2:{tls} ssl http2; listen 127.0.0.3:{tls} ssl http2; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
     location = /1kb {{ }}
+    location = /1mb {{ }}
+    location = /upload {{ client_max_body_size 2m; proxy_method GET; proxy_pass_request_body off; proxy_set_header Content-Length "";
+      proxy_pass http://127.0.0.1:{port}/ok; }}
+    location = /ok {{ return 200 "ok\n"; }}
     location = /64kb.txt {{ }}
     location = /slow {{ alias {folder}/1kb; limit_rate 400; }}
     location = /redirect {{ return 302 /1kb; }}
@@ -87,6 +91,7 @@ def answers(url: str) -> bool:
 def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "1kb").write_bytes(bytes(1024))
+        Path(folder, "1mb").write_bytes(bytes(1024 * 1024))
         Path(folder, "64kb.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 1490)
         made = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=lab.test -keyout s.pem -out c.pem"
         subprocess.run(made.split(), cwd=folder, check=True, capture_output=True)
