@@ -12,6 +12,7 @@ from functools import cache
 from lab.base.errors import UsageError, refuse_unknown
 from lab.generators.base import Generator as Generator
 from lab.generators.events import EVENTS_PATH, Events
+from lab.generators.grpc import Grpc
 from lab.generators.h2load import H2load
 from lab.generators.hey import Hey
 from lab.generators.k6 import K6
@@ -28,6 +29,7 @@ GENERATORS: Mapping[str, Generator] = {
     "h2load": H2load(),
     "hey": Hey(),
     "k6": K6(),
+    "k6-grpc": Grpc(),
     "k6-websocket": WebSocket(),
     "oha": Oha(),
     "wrk": Wrk(),
@@ -137,6 +139,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         every_s=point.every_s,
         event_bytes=point.event_bytes,
         held_s=point.held_s,
+        messages=point.messages,
     )
 
 

@@ -71,6 +71,7 @@ class GeneratorLoad:
             the load has neither.
         event_bytes: The bytes of padding in each event or message.
         held_s: The seconds for which the backend holds each event after its send time: a known delay.
+        messages: The number of messages of the server stream that each gRPC call asks for; 0 = calls are unary.
 
     """
 
@@ -100,6 +101,7 @@ class GeneratorLoad:
     every_s: float | None = None
     event_bytes: int = 200
     held_s: float = 0.0
+    messages: int = 0
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -149,6 +151,20 @@ class StreamReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CallReport:
+    """The part of a generator's report that is about gRPC calls, and that the backend knows, too.
+
+    Attributes:
+        messages: The number of messages that arrived on server streams; 0 if the calls were unary.
+        told_us: The sum of the latencies in µs that answered calls told the backend. Each call tells that of the call before it.
+
+    """
+
+    messages: int
+    told_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class GeneratorResult:
     """The report of a load generator about one load, in seconds and bytes.
 
@@ -176,6 +192,7 @@ class GeneratorResult:
         parts: The reports of the single generators, if several made the load.
         streams: The report on streams of events or WebSockets, if the load has them. Then `requests` counts events, or messages
             that came back, and `latency` has their delays or round trips.
+        calls: The report on gRPC calls, if the load has them. Then `requests` counts calls.
 
     """
 
@@ -196,6 +213,7 @@ class GeneratorResult:
     timed: bool = True
     parts: tuple[GeneratorResult, ...] = ()
     streams: StreamReport | None = None
+    calls: CallReport | None = None
 
     @property
     def achieved_rps(self) -> float:

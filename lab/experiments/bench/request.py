@@ -21,8 +21,8 @@ from lab.model.variants.variants import Variant, load_variant, reference_name
 from lab.records.sweep_files import load_sweep
 
 RESOLVE = "--resolve"
-EVENTS, WEBSOCKET = "events", "websocket"
-"""The fixtures whose backends send streams of events, and send messages of WebSockets back."""
+EVENTS, WEBSOCKET, GRPC = "events", "websocket", "grpc"
+"""The fixtures whose backends send streams of events, send messages of WebSockets back, and answer gRPC calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +196,12 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
     """Return the fixtures that these load points need: components of manifests/fixtures that are added to every variant.
 
-    Disruptions, mixes of requests, streams of events and WebSockets need them.
+    Disruptions, mixes of requests, streams of events, WebSockets and gRPC calls need them.
     """
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     fixtures += [FIXTURE for point in points if point.traffic is not None]
     fixtures += [WEBSOCKET if point.websocket else EVENTS for point in points if point.every_s is not None]
+    fixtures += [GRPC for point in points if point.grpc]
     return tuple(dict.fromkeys(fixtures))
 
 
