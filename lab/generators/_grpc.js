@@ -31,7 +31,7 @@ const now = () => exec.instance.currentTestRunDuration;
 let [connected, warned, last] = [false, false, 0];
 
 function warn(text) {
-  if (!warned) console.warn(`failed: ${text}`); // once for every virtual user, not once for every failure
+  if (!warned) console.warn(`failed: ${String(text).split('\n')[0]}`); // once for every virtual user, not once for every failure
   warned = true;
 }
 
@@ -46,9 +46,10 @@ function connect() {
   }
 }
 
-// A call that no server has answered is no answer with a wrong status, though gRPC's client gives it a status, too.
+// A call that nobody has answered is no answer with a wrong status, though gRPC's client gives it a status, too.
 function kindOf(code, message) {
   if (code === DEADLINE_EXCEEDED) return 'timeout';
+  if (/unexpected HTTP status/.test(message)) return 'status'; // a page of the proxy's, which is no answer by gRPC
   return /transport|connection|RST_STREAM|EOF|reset by peer/i.test(message) ? 'read' : 'status';
 }
 
@@ -60,7 +61,10 @@ function finish(began, told, code, message) {
     codes[code].add(1);
     warn(`${code} ${message}`);
   }
-  if (kind && kind !== 'status') return;
+  if (kind && kind !== 'status') {
+    last = told; // the next call tells it instead
+    return;
+  }
   latency.add(us / 1000);
   toldSum.add(told);
   last = us;
@@ -75,7 +79,7 @@ function stream(began, told, params) {
   const call = new Stream(client, load.method, params);
   let [heard, code, message] = [0, 0, ''];
   call.on('data', () => (heard += 1));
-  call.on('error', (error) => ([code, message] = [error.code || UNKNOWN, error.message]));
+  call.on('error', (error) => ([code, message] = [Number(error.code) || UNKNOWN, error.message]));
   call.on('end', () => {
     if (!code && heard !== load.messages) [code, message] = [UNKNOWN, `${heard} messages`];
     finish(began, told, code, message);
