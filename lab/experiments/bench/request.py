@@ -208,15 +208,15 @@ def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
 def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
     """Return the sweep (list of load points) for a request that names none.
 
-    It is the sweep that the variants' hypotheses name, if it has a disruption: no steady load would show their effect. Otherwise it is
-    DEFAULT_SWEEP.
+    It is the sweep that the variants' hypotheses name, if it has a disruption, streams or gRPC calls: no other load would show their
+    effect. Otherwise it is DEFAULT_SWEEP.
 
     Raises:
         UsageError: The hypotheses name several sweeps.
 
     """
     sweeps = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
-    if not any(point.has_outcome for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
+    if not any(point.has_outcome or point.grpc for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
         return DEFAULT_SWEEP
     if len(sweeps) > 1:
         choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())
