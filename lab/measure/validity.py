@@ -153,7 +153,8 @@ def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: floa
     if "errors" not in point.subject:
         refused = {kind: count for kind, count in result.errors.items() if count}
         if status := refused.pop("status", 0):
-            yield Reason.NON_2XX, f"{status} of {result.requests} responses"
+            answers = "calls, by another status than OK" if point.grpc else "responses"
+            yield Reason.NON_2XX, f"{status} of {result.requests} {answers}"
         if refused:
             yield Reason.ERRORS, ", ".join(f"{count} {kind}" for kind, count in refused.items())
     if result.dropped:

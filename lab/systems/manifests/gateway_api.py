@@ -1,4 +1,4 @@
-"""The reader of Gateway API (v1), which derives what a proxy serves from GatewayClasses, Gateways and HTTPRoutes.
+"""The reader of Gateway API (v1), which derives what a proxy serves from GatewayClasses, Gateways, HTTPRoutes and GRPCRoutes.
 
     Gateway: listeners: [{name: http, port: 80, protocol: HTTP}]
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
