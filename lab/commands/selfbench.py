@@ -100,7 +100,7 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
 
     names = [get_generator(name).name for name in options.generator or ()]
     if own := next((name for name in names if GENERATORS[name].own_backend), None):
-        remedy = "`just bench direct --sweep streams-known` or `websocket-known` measures it without a proxy"
+        remedy = "`just bench direct --sweep streams-known`, `websocket-known` or `grpc` measures it without a proxy"
         raise UsageError(
             "--generator", f"{own} speaks to its own backend, not to the server with known answers", remedy
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from lab.base.errors import ImageError, LabError, NodeRefusesError, NotMeasurableError, StartError, UsageError
+from lab.experiments.bench.request import fixtures_of
 from lab.model import facts
 from lab.model.run import format_now
 from lab.model.variants.knobs import Check
@@ -75,6 +76,7 @@ def try_intact(target: Target, name: str) -> Finding:
     """Bring up a variant unchanged, and return whether all its read-backs (checks of its settings) hold, as a `Finding`."""
     try:
         variant = load_variant(name)
+        variant = load_variant(name, fixtures=_list_fixtures(variant))
         readings = _bring_up_and_read(target, variant, variant.readback)
     except NotMeasurableError as error:
         return Finding(name, "", "", "not measurable", f"{error.what}: {error.place}: {error.why}")
@@ -86,6 +88,15 @@ def try_intact(target: Target, name: str) -> Finding:
         return Finding(name, "", "", "FAILED", _format_error(error))
     bad = [_format_reading(reading) for reading in readings if not reading.ok]
     return Finding(name, "", "", "FAILED" if bad else "holds", "; ".join(bad) or f"{len(readings)} checks")
+
+
+def _list_fixtures(variant: Variant) -> tuple[str, ...]:
+    """Return the fixture with the backend of gRPC calls if a variant's hypothesis is about them; else nothing.
+
+    Such a variant may speak HTTP/2 to its backend, which the usual backend does not understand.
+    """
+    points = load_sweep(variant.sweep)[1].expanded() if variant.sweep is not None else []
+    return fixtures_of([point for point in points if point.grpc])
 
 
 def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
@@ -128,7 +139,7 @@ def try_without_knob(
     shared = [check for item in variant.knobs for check in item.readback if item.name != knob]
     altered = [_alter(check) for check in variant.readback if check in own_checks]
     try:
-        without_it = render_without(variant, knob)
+        without_it = render_without(variant, knob, fixtures=_list_fixtures(variant))
     except UsageError as error:  # another knob of the variant builds on it
         return "caught", _format_error(error)
     try:

@@ -12,6 +12,7 @@ from functools import cache
 from lab.base.errors import UsageError, refuse_unknown
 from lab.generators.base import Generator as Generator
 from lab.generators.events import EVENTS_PATH, Events
+from lab.generators.grpc import Grpc
 from lab.generators.h2load import H2load
 from lab.generators.hey import Hey
 from lab.generators.k6 import K6
@@ -29,6 +30,7 @@ GENERATORS: Mapping[str, Generator] = {
     "h2load": H2load(),
     "hey": Hey(),
     "k6": K6(),
+    "k6-grpc": Grpc(),
     "k6-websocket": WebSocket(),
     "oha": Oha(),
     "wrk": Wrk(),
@@ -143,6 +145,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
         transfer=point.transfer,
         transfer_bytes=PAGES[point.page] if point.transfer is not None else 0,
         window_bits=point.window_bits,
+        messages=point.messages,
     )
 
 

@@ -203,6 +203,7 @@ def common_refusal(load: GeneratorLoad) -> str | None:
         ),
         (load.logged, "only k6 logs every request, which a disturbance needs"),
         (load.traffic is not None, "only k6 makes a mix of requests"),
+        (load.messages > 0, "only k6-grpc makes calls whose answers are streams of messages"),
         (
             load.every_s is not None,
             "only the generators events and k6-websocket have a time between two events or messages",

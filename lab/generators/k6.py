@@ -321,14 +321,6 @@ class K6(Generator):
 
         The script contains the settings of the load. The empty configuration keeps k6 from reading the user's own.
         """
-        duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
-        scenario: dict[str, Any] = {"duration": duration, "gracefulStop": grace}
-        if load.rate_rps is None:
-            scenario |= {"executor": "constant-vus", "vus": load.connections}
-        else:
-            # Rates are integers: a thousand seconds' worth carries three decimals.
-            scenario |= {"executor": "constant-arrival-rate", "rate": round(load.rate_rps * 1000), "timeUnit": "1000s"}
-            scenario |= {"preAllocatedVUs": load.connections, "maxVUs": load.connections}
         settings = {
             "destinations": [
                 (url, {**({"Host": host} if host else {}), **load.headers}) for url, host in list_destinations(load)
@@ -339,7 +331,7 @@ class K6(Generator):
             "proto": PROTO[load.protocol] if load.url.startswith("https://") else "",
             "kinds": KINDS,
             "stats": STATS,
-            "scenario": scenario,
+            "scenario": make_scenario(load),
             "logged": load.logged,
             "mix": make_mix(load),
             "summary": SUMMARY if self.out else "",
@@ -452,6 +444,17 @@ def make_mix(load: GeneratorLoad) -> Mapping[str, Any] | None:
         "first": FIRST_CHARACTER,
         "waits_s": [round(wait / (load.rate_rps or 1.0), 6) for wait in waits],
     }
+
+
+def make_scenario(load: GeneratorLoad) -> dict[str, Any]:
+    """Return the scenario by which k6 makes a load: a fixed number of virtual users, at a rate or as fast as answers come."""
+    duration, grace = f"{round(load.duration_s * 1000)}ms", f"{round(load.timeout_s * 1000) + 1000}ms"
+    scenario: dict[str, Any] = {"duration": duration, "gracefulStop": grace}
+    if load.rate_rps is None:
+        return scenario | {"executor": "constant-vus", "vus": load.connections}
+    # Rates are integers: a thousand seconds' worth carries three decimals.
+    scenario |= {"executor": "constant-arrival-rate", "rate": round(load.rate_rps * 1000), "timeUnit": "1000s"}
+    return scenario | {"preAllocatedVUs": load.connections, "maxVUs": load.connections}
 
 
 def make_environment(load: GeneratorLoad) -> Mapping[str, str]:

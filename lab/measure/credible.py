@@ -233,6 +233,37 @@ def find_stream_count_faults(
     yield from _compare_counts(point, requests, observation, 0, "none", PROBES_PER_S * observation.elapsed_s)
 
 
+def find_call_faults(
+    point: LoadPoint, result: GeneratorResult, counts: tuple[Mapping[str, int], Mapping[str, int]]
+) -> Iterator[Fault]:
+    """Yield the faults of what a generator counted of gRPC calls, compared with the counts of their backend.
+
+    If no call failed, the backend has answered as many calls, and sent as many messages. It adds up the latencies that calls tell it, and
+    that sum must be the generator's. If calls failed, the sample does not count anyway, and the backend may have answered more.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+        counts: The backend's counts before and after the load: name → number.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
+    assert result.calls is not None, "only such loads come here"
+    before, after = counts
+    answered, messages, told_us = (after[name] - before[name] for name in ("answered", "messages", "told_sum"))
+    wrong = result.errors.get("status", 0)
+    good, failed = result.requests - wrong, wrong + count_unanswered(result)
+    sent = good * max(1, point.messages)
+    if not good <= answered <= good + failed:
+        yield Reason.GENERATOR_COUNT, f"it counts {good} calls that were answered OK, the backend {answered}"
+    if messages < sent or (not failed and messages != sent):
+        yield Reason.GENERATOR_COUNT, f"it counts {sent} messages, the backend {messages}"
+    if not failed and told_us != result.calls.told_us:
+        yield Reason.GENERATOR_TIME, "the latencies that its calls told the backend are not those that it reports"
+
+
 def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
     """Yield the faults that the latencies in a generator's report show by themselves, such as impossibly small values.
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.measure import cpu
+from lab.measure.called import make_steady_regime
 from lab.measure.measurement import BegunSample, Measurement, SampleRun, make_unmeasured, parse_report, refuse_undrained
 from lab.measure.steady import SteadyRegime
 from lab.measure.validity import Fault
@@ -228,7 +229,7 @@ class PairRun:
 
         """
         left, right = regimes = [
-            SteadyRegime(run.system, run.slot.point, run.chosen.generator, alone=False) for run in self.sides
+            make_steady_regime(run.system, run.slot.point, run.chosen.generator, alone=False) for run in self.sides
         ]
         with ExitStack() as lasting:
             starts = [run.begin(regime, attempt, lasting) for run, regime in zip(self.sides, regimes, strict=True)]

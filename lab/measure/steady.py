@@ -92,7 +92,9 @@ class SteadyRegime(Regime):
             run.seen,
             run.cores["generator"] or 0.0,
             self.generator.calibration_s(run.begun.job.load),
-            first.body_bytes if point.traffic is None else point.traffic.mean_bytes(result.requests),
+            first.body_bytes * max(1, point.messages)
+            if point.traffic is None
+            else point.traffic.mean_bytes(result.requests),
             first.chunked,
             self.alone,
             run.ended.cpu_s,
@@ -113,7 +115,7 @@ class SteadyRegime(Regime):
             faults += validity.check_resumption(point, run.seen.counters)
         elif point.resumption is not None:
             notes.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
-        if point.protocol == "h2" and "proxy/requests_h2" not in run.seen.counters:
+        if point.protocol == "h2" and not point.grpc and "proxy/requests_h2" not in run.seen.counters:
             notes.append(NOTE_PROTOCOL_BY_CLIENT)
         interleaved = not self.alone and point.scheme == "slices"
         loaded_s = self.loaded_s if interleaved else min(result.duration_s, point.duration_s)

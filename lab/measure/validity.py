@@ -48,6 +48,8 @@ FLUSH_BYTES, FLUSH_SHARE = 32, 1 / 100
 
 The proxy flushes its compressor whenever bytes arrive from upstream, so sizes vary (seen: 18 bytes of 24,721).
 """
+MESSAGE_BYTES = 64
+"""The upper bound for what gRPC and HTTP/2 add to each message of a server stream (22 seen)."""
 HANDSHAKE_BYTES = 8192
 """The upper bound for what a server sends in a TLS handshake with our certificates."""
 RECORD_SHARE = 1 / 32
@@ -156,7 +158,8 @@ def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: floa
     if "errors" not in point.subject:
         refused = {kind: count for kind, count in result.errors.items() if count}
         if status := refused.pop("status", 0):
-            yield Reason.NON_2XX, f"{status} of {result.requests} responses"
+            answers = "calls, by another status than OK" if point.grpc else "responses"
+            yield Reason.NON_2XX, f"{status} of {result.requests} {answers}"
         if refused:
             yield Reason.ERRORS, ", ".join(f"{count} {kind}" for kind, count in refused.items())
     if result.dropped:
@@ -200,7 +203,7 @@ def _check_sizes(
     slack = 0.0
     if result.size_includes_headers:
         slack += HEADER_BYTES if head_bytes is None else head_bytes + HEADER_SPARE_BYTES
-        slack += body_bytes * CHUNK_SHARE if chunked else 0
+        slack += body_bytes * CHUNK_SHARE if chunked else MESSAGE_BYTES * point.messages
     if result.size_includes_tls:
         handshakes = point.kept_connections / result.requests + 1 / HANDSHAKE_EVERY if point.keepalive else 1
         slack += body_bytes * RECORD_SHARE + HANDSHAKE_BYTES * handshakes

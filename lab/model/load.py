@@ -77,6 +77,7 @@ class GeneratorLoad:
         transfer_bytes: The size of each of these bodies; 0 without `transfer`.
         window_bits: The client's HTTP/2 windows, of each stream and of the connection, as a power of two less one; None =
             the generator's own, which never limit.
+        messages: The number of messages of the server stream that each gRPC call asks for; 0 = calls are unary.
 
     """
 
@@ -109,6 +110,7 @@ class GeneratorLoad:
     transfer: Transfer | None = None
     transfer_bytes: int = 0
     window_bits: int | None = None
+    messages: int = 0
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -161,6 +163,20 @@ class StreamReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CallReport:
+    """The part of a generator's report that is about gRPC calls, and that the backend knows, too.
+
+    Attributes:
+        messages: The number of messages that arrived on server streams; 0 if the calls were unary.
+        told_us: The sum of the latencies in µs that answered calls told the backend. Each call tells that of the call before it.
+
+    """
+
+    messages: int
+    told_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class GeneratorResult:
     """The report of a load generator about one load, in seconds and bytes.
 
@@ -188,6 +204,7 @@ class GeneratorResult:
         parts: The reports of the single generators, if several made the load.
         streams: The report on streams of events or WebSockets, if the load has them. Then `requests` counts events, or
             messages that came back, and `latency` has their delays or round trips.
+        calls: The report on gRPC calls, if the load has them. Then `requests` counts calls.
 
     """
 
@@ -208,6 +225,7 @@ class GeneratorResult:
     timed: bool = True
     parts: tuple[GeneratorResult, ...] = ()
     streams: StreamReport | None = None
+    calls: CallReport | None = None
 
     @property
     def achieved_rps(self) -> float:

@@ -54,6 +54,8 @@ LEAST_TRANSFER_BYTES = 1024 * 1024
 """The least size of a body whose speed is measured: of smaller ones it is the time for a request that counts."""
 WEBSOCKET_GENERATOR = "k6-websocket"
 """The generator whose loads are WebSockets."""
+GRPC_GENERATOR = "k6-grpc"
+"""The generator whose loads are gRPC calls."""
 OWN_RATE = ("events", WEBSOCKET_GENERATOR)
 """The generators of events and messages, of which one comes every `every_s` on each connection."""
 
@@ -95,6 +97,7 @@ class LoadPoint(Record, strict=True):
     every_s: float | None = None
     event_bytes: int = 200
     held_s: float = 0.0
+    messages: int = 0
     link_mbit: float | None = None
     link_delay_ms: float = 0.0
     transfer: Transfer | None = None
@@ -227,6 +230,11 @@ class LoadPoint(Record, strict=True):
         return self.generator == WEBSOCKET_GENERATOR
 
     @property
+    def grpc(self) -> bool:
+        """True if the requests of this load are gRPC calls."""
+        return self.generator == GRPC_GENERATOR
+
+    @property
     def why_alone(self) -> str:
         """The reason, in words, why no pair (two variants at once) can be measured under this load; empty if one can."""
         reasons = {
@@ -339,7 +347,7 @@ class PointSpec(Record, strict=True):
     )
     protocol: SpokenProtocol = Field(
         default="h1",
-        description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6)",
+        description="what the client speaks to the proxy: `h1`, HTTP/1.1, or `h2`, HTTP/2 over TLS (h2load, k6), of gRPC without TLS, too (k6-grpc)",
     )
     streams: int = Field(
         default=1, ge=1, le=1000, description="requests at once on each connection of HTTP/2 (h2load, events)"
@@ -354,6 +362,12 @@ class PointSpec(Record, strict=True):
         ge=0,
         le=60,
         description="for so long the backend holds each event after its send time: a known delay",
+    )
+    messages: int = Field(
+        default=0,
+        ge=0,
+        le=10_000,
+        description="each gRPC call asks for a server stream of so many messages, each as long as the page; 0 = a unary call (k6-grpc)",
     )
     link_mbit: Annotated[float, Field(ge=0.1, le=100_000)] | None = Field(
         default=None,
@@ -432,7 +446,7 @@ class PointSpec(Record, strict=True):
                 'resumption: there is no TLS to resume: leave it out, or leave out tls = "none"',
             ),
             (
-                self.protocol == "h2" and self.tls == "none",
+                self.protocol == "h2" and self.tls == "none" and self.generator != GRPC_GENERATOR,
                 'protocol: h2 is HTTP/2 over TLS: leave out tls = "none"',
             ),
             (

@@ -29,7 +29,8 @@ def describe_load(point: LoadPoint) -> str:
     extra = (
         (not point.keepalive, "new connection per request"),
         (point.tls not in ("none", "routed"), f"TLS {point.tls}"),
-        (point.protocol == "h2", "HTTP/2"),
+        (point.protocol == "h2", "gRPC" if point.grpc else "HTTP/2"),
+        (point.messages > 0, f"{point.messages} messages for each call"),
         (point.streams > 1, f"{point.streams} requests at once on each"),
         (point.window_bits is not None, f"windows of 2^{point.window_bits} bytes"),
         (point.link_mbit is not None, f"client link {point.link_mbit or 0.0:g} Mbit/s"),

@@ -8,6 +8,7 @@ Debian's packages, or as the unpacked files of a controller:
     docker.io/library/httpd:2.4           →   .cache/apache2, Debian's package unpacked, in the version that this Debian has
     ingress-nginx                         →   .cache/controllers/ingress-nginx/root, made by scripts/controllers
     docker.io/lab/events-backend          →   .cache/bin/events-backend, of the lab's own scripts/events
+    docker.io/lab/grpc-backend            →   .cache/bin/grpc-backend, of scripts/grpc
     docker.io/lab/websocket-backend       →   .cache/bin/websocket-backend, of scripts/websocket
 
 A version is therefore a knob: a component that patches the image. A version that is not pinned is refused.
@@ -178,7 +179,7 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
 
 @cache
 def provide_own_program(name: str) -> Program:
-    """Return one of the lab's own Go programs (scripts/events, scripts/websocket), and build it first if necessary.
+    """Return one of the lab's own Go programs (scripts/events, scripts/grpc, scripts/websocket), after it was built if that is necessary.
 
     A program is built if it is missing or its source has changed.
 

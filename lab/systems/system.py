@@ -648,6 +648,7 @@ def resolve_targets(
     headers: bool = True,
     never: str = "",
     timeout: bool = False,
+    grpc: bool = False,
 ) -> tuple[Members, Certificates]:
     """Return the endpoints to which a proxy's routes lead, and the files of the certificates that it serves.
 
@@ -658,6 +659,7 @@ def resolve_targets(
         headers: whether the proxy can set request headers, see `RouteRule.refuse`.
         never: the characters that the proxy cannot write in a header's value, see `RouteRule.refuse`.
         timeout: whether the proxy can set a timeout of the request, see `RouteRule.refuse`.
+        grpc: whether the proxy can pass requests on by gRPC as a route states, see `RouteRule.refuse`.
 
     Returns:
         (port of a Service → its ready endpoints, name of a TLS Secret → its files).
@@ -668,7 +670,7 @@ def resolve_targets(
     """
     rules = list_rules(ports).values()
     for rule in rules:
-        rule.refuse(proxy, headers, never, timeout)
+        rule.refuse(proxy, headers, never, timeout, grpc)
     backends = dict.fromkeys(rule.backend for rule in rules if rule.backend)
     members = {item: context.objects.members(item.service, item.port, context.addresses) for item in backends}
     names = dict.fromkeys(name for port in ports for name in port.secrets)

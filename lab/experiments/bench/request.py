@@ -23,8 +23,8 @@ from lab.records.sweep_files import load_sweep
 RESOLVE = "--resolve"
 UPLOADS = "answers"
 """The fixture whose backend takes uploads of any size."""
-EVENTS, WEBSOCKET = "events", "websocket"
-"""The fixtures whose backends send streams of events, and send messages of WebSockets back."""
+EVENTS, WEBSOCKET, GRPC = "events", "websocket", "grpc"
+"""The fixtures whose backends send streams of events, send messages of WebSockets back, and answer gRPC calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,27 +199,28 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
     """Return the fixtures that these load points need: components of manifests/fixtures that are added to every variant.
 
-    Disruptions, mixes of requests, uploads, streams of events and WebSockets need them.
+    Disruptions, mixes of requests, uploads, streams of events, WebSockets and gRPC calls need them.
     """
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     fixtures += [FIXTURE for point in points if point.traffic is not None]
     fixtures += [UPLOADS for point in points if point.transfer == "upload"]
     fixtures += [WEBSOCKET if point.websocket else EVENTS for point in points if point.every_s is not None]
+    fixtures += [GRPC for point in points if point.grpc]
     return tuple(dict.fromkeys(fixtures))
 
 
 def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
     """Return the sweep (list of load points) for a request that names none.
 
-    If the variants' hypotheses name a sweep with a disruption, it is this sweep, since no steady load would show their effect. Otherwise it
-    is DEFAULT_SWEEP.
+    It is the sweep that the variants' hypotheses name, if it has a disruption, streams or gRPC calls: no other load would show their
+    effect. Otherwise it is DEFAULT_SWEEP.
 
     Raises:
         UsageError: The hypotheses name several sweeps.
 
     """
     sweeps = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
-    if not any(point.has_outcome for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
+    if not any(point.has_outcome or point.grpc for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
         return DEFAULT_SWEEP
     if len(sweeps) > 1:
         choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())

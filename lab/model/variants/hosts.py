@@ -200,16 +200,16 @@ def _hosts(obj: Mapping[str, Any]) -> Iterator[tuple[str, Tls]]:
 
 
 def _hosts_of_gateways(obj: Mapping[str, Any], objects: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Tls]]:
-    """Yield the hosts of an HTTPRoute, each with "edge" (TLS ends in the proxy) or "none" (no TLS).
+    """Yield the hosts of an HTTPRoute or GRPCRoute, each with "edge" (TLS ends in the proxy) or "none" (no TLS).
 
     TLS ends in the proxy if one of the Gateway's listeners to which the route is attached has the protocol HTTPS.
 
     Args:
-        obj: A Kubernetes object; other kinds than HTTPRoute yield nothing.
+        obj: A Kubernetes object; other kinds than these two yield nothing.
         objects: All objects, with the Gateways among them.
 
     """
-    if obj.get("kind") != "HTTPRoute":
+    if obj.get("kind") not in ("HTTPRoute", "GRPCRoute"):
         return
     parents = {(item["name"], item.get("sectionName")) for item in obj["spec"].get("parentRefs") or []}
     listeners = [

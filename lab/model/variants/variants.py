@@ -456,7 +456,7 @@ def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
     return common
 
 
-def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -> Variant:
+def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS, fixtures: Sequence[str] = ()) -> Variant:
     """Return a variant rendered without some of its knobs (settings), but still with the checks for these knobs.
 
     The checks must then fail on the running system. This tests the checks themselves (mutation testing).
@@ -465,13 +465,14 @@ def render_without(variant: Variant, *knobs: str, manifests: Path = MANIFESTS) -
         variant: The variant.
         knobs: The names of the knobs to leave out, among those that the variant adds to its baseline.
         manifests: The folder of the manifests.
+        fixtures: Components of manifests/fixtures to apply on top.
 
     Raises:
         UsageError: kustomize fails without the knobs.
 
     """
     remaining = [knob for knob in variant.own_knobs if knob not in knobs]
-    rendered = _render(load_overlay(variant.name, manifests), manifests, remaining)
+    rendered = _render(load_overlay(variant.name, manifests), manifests, remaining, fixtures)
     return variant.model_copy(update={"manifests": kustomize.parse_objects(rendered)})
 
 

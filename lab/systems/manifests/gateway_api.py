@@ -1,4 +1,4 @@
-"""The reader of Gateway API (v1), which derives what a proxy serves from GatewayClasses, Gateways and HTTPRoutes.
+"""The reader of Gateway API (v1), which derives what a proxy serves from GatewayClasses, Gateways, HTTPRoutes and GRPCRoutes.
 
     Gateway: listeners: [{name: http, port: 80, protocol: HTTP}]
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
@@ -115,6 +115,7 @@ class RouteRule:
         backend: the Service's port to which the requests go; None = every request is answered with status 500.
         headers: name → value of the request headers that the rule sets.
         request_s: the timeout of a request in seconds; None = not stated, 0 = no timeout.
+        grpc: whether requests are passed on by gRPC, as a GRPCRoute or an annotation states.
 
     """
 
@@ -123,8 +124,11 @@ class RouteRule:
     backend: ServicePort | None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     request_s: float | None = None
+    grpc: bool = False
 
-    def refuse(self, proxy: str, headers: bool = True, never: str = "", timeout: bool = False) -> None:
+    def refuse(
+        self, proxy: str, headers: bool = True, never: str = "", timeout: bool = False, grpc: bool = False
+    ) -> None:
         """Refuse this rule of a route if the lab cannot express it in a proxy's configuration.
 
         Args:
@@ -132,15 +136,17 @@ class RouteRule:
             headers: whether the configuration can set request headers.
             never: the characters that have a special meaning in a header's value in that configuration.
             timeout: whether the configuration can set a timeout of the request.
+            grpc: whether the configuration can pass requests on by gRPC, as a route states.
 
         Raises:
-            UsageError: when the rule sets headers or a timeout that the configuration cannot express.
+            UsageError: when the rule sets headers, a timeout or gRPC that the configuration cannot express.
 
         """
         remedy = "leave that out of the route, or measure another system"
         for subject, cannot in (
             ("a change of request headers", self.headers and not headers),
             ("a timeout of the request", self.request_s is not None and not timeout),
+            ("gRPC to the backend", self.grpc and not grpc),
         ):
             refuse_if(cannot, self.place, f"{subject} cannot be written for {proxy} here", remedy)
         for text in self.headers.values():
@@ -335,10 +341,10 @@ def _read_listener(item: Fields, namespace: str) -> Listener:
 
 
 def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
-    """Read an HTTPRoute from its manifest.
+    """Read an HTTPRoute from its manifest, or a GRPCRoute, whose rules have no path.
 
     Args:
-        place: the HTTPRoute, for error messages.
+        place: the route, for error messages.
         raw: the manifest.
 
     Raises:
@@ -356,14 +362,14 @@ def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
         for host in hosts:
             fault = f"expected a host, such as shop.example or *.example, got {host!r}"
             spec.refuse(not _HOST.fullmatch(host), "hostnames", fault, "correct it")
-        rules = tuple(_read_rule(item, namespace) for item in spec.each("rules")) or (
+        rules = tuple(_read_rule(item, namespace, raw["kind"] == "GRPCRoute") for item in spec.each("rules")) or (
             RouteRule(place, (Match(),), None),
         )
     refuse_if(not parents, f"{place}: spec", "'parentRefs' is empty: nothing would serve it", "name a Gateway")
     return HttpRoute(place, namespace, metadata["name"], parents, hosts, rules, raw)
 
 
-def _read_rule(item: Fields, namespace: str) -> RouteRule:
+def _read_rule(item: Fields, namespace: str, grpc: bool) -> RouteRule:
     item.waive("name")
     backends = [
         ServicePort(_read_reference(reference, "Service", namespace), _read_port(reference))
@@ -382,7 +388,7 @@ def _read_rule(item: Fields, namespace: str) -> RouteRule:
         change.choice("type", ("RequestHeaderModifier",), remedy="remove it, or use --target kind")
         with change.inner("requestHeaderModifier") as modifier:
             headers |= dict(_read_header(header) for header in modifier.each("set"))
-    return RouteRule(item.place, matches, backends[0] if backends else None, headers, request_s)
+    return RouteRule(item.place, matches, backends[0] if backends else None, headers, request_s, grpc)
 
 
 def _read_match(item: Fields) -> Match:

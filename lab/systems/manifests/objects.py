@@ -213,13 +213,16 @@ class Objects:
     def _to_entry(self, route: Route) -> Entry:
         fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
         refuse_if(
-            route.rewrite or route.forwarded_prefix, f"Ingress/{route.ingress}: metadata.annotations", fault, remedy
+            route.rewrite or route.forwarded_prefix or route.grpc_backend,
+            f"Ingress/{route.ingress}: metadata.annotations",
+            fault,
+            remedy,
         )
         numbers = {name: number for number, name in self.services[route.service].names.items()}
         port = route.port if isinstance(route.port, int) else numbers[route.port]
         match = Match("Exact" if route.path_type == "Exact" else "PathPrefix", route.path)
         place = f"Ingress/{route.ingress}: {route.host}{route.path}"
-        return Entry(match, RouteRule(place, (match,), ServicePort(route.service, port)))
+        return Entry(match, RouteRule(place, (match,), ServicePort(route.service, port), grpc=route.grpc_service))
 
     def certificate(self, secret: str, place: str) -> Mapping[str, str]:
         """Return the files of a Secret: name → text.
@@ -390,7 +393,7 @@ def _add(objects: Objects, raw: Mapping[str, Any]) -> Objects:
             return replace(objects, gateway_classes={**objects.gateway_classes, name: read_class(place, raw)})
         case "Gateway":
             return replace(objects, gateways=(*objects.gateways, read_gateway(place, raw)))
-        case "HTTPRoute":
+        case "HTTPRoute" | "GRPCRoute":
             return replace(objects, http_routes=(*objects.http_routes, read_http_route(place, raw)))
         case "ConfigMap":
             data = _read_data(place, raw)

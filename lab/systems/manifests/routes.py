@@ -1,7 +1,8 @@
 """The readers of Ingresses and of OpenShift's Routes, which lead requests to a Service.
 
-Of an Ingress, the paths are read, and two annotations: rewrite-target, and x-forwarded-prefix, which sets a request header. A
-Route has one host, and states where TLS ends. Every field that the lab would not honour is refused. The module does no I/O.
+Of an Ingress, the paths are read, and four annotations: rewrite-target, x-forwarded-prefix, which sets a request header, and
+backend-protocol and nginx.org/grpc-services, by which ingress-nginx and F5's controller speak gRPC to a backend. A Route has one
+host, and states where TLS ends. Every field that the lab would not honour is refused. The module does no I/O.
 
 It also refuses x-forwarded-prefix without rewrite-target: the controller writes the header only together with a rewrite
 (buildProxyPass in internal/ingress/controller/template/template.go), and reports nothing otherwise.
@@ -19,6 +20,7 @@ from lab.systems.manifests.fields import Fields, open_spec
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _REWRITE, _FORWARDED = f"{PREFIX}rewrite-target", f"{PREFIX}x-forwarded-prefix"
+_PROTOCOL, _GRPC_SERVICES = f"{PREFIX}backend-protocol", "nginx.org/grpc-services"
 
 PathType = Literal["Prefix", "Exact"]
 
@@ -38,6 +40,8 @@ class IngressPath:
         rewrite: the path that replaces the request's path; empty = no rewrite.
         forwarded_prefix: the value that the request header X-Forwarded-Prefix gets; empty = it is not set.
         secret: the name of the Secret with the certificate by which the host is also served over TLS; empty = no TLS.
+        grpc_backend: whether ingress-nginx passes requests on by gRPC, as its annotation backend-protocol states.
+        grpc_service: whether F5's controller does, as its annotation nginx.org/grpc-services states.
 
     """
 
@@ -51,6 +55,8 @@ class IngressPath:
     rewrite: str = ""
     forwarded_prefix: str = ""
     secret: str = ""
+    grpc_backend: bool = False
+    grpc_service: bool = False
 
 
 def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
@@ -65,7 +71,10 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
 
     """
     metadata = raw["metadata"]
-    rewrite, forwarded = _read_annotations(f"{place}: metadata.annotations", metadata.get("annotations") or {})
+    annotations = metadata.get("annotations") or {}
+    rewrite, forwarded = _read_annotations(f"{place}: metadata.annotations", annotations)
+    grpc_backend = annotations.get(_PROTOCOL) == "GRPC"
+    grpc_services = [name.strip() for name in annotations.get(_GRPC_SERVICES, "").split(",")]
     routes: list[IngressPath] = []
     with open_spec(place, raw, "status") as spec:
         spec.waive("ingressClassName")  # compared by the module that knows the classes
@@ -89,6 +98,8 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
                         rewrite,
                         forwarded,
                         secrets.get(host, ""),
+                        grpc_backend,
+                        service in grpc_services,
                     )
                     routes.append(IngressPath(metadata.get("namespace", "default"), metadata["name"], *values))
     return routes
@@ -104,12 +115,16 @@ def _read_annotations(place: str, annotations: Mapping[str, str]) -> tuple[str, 
         annotations: the annotations of the Ingress.
 
     Raises:
-        UsageError: for any other annotation of ingress-nginx, and for x-forwarded-prefix without rewrite-target.
+        UsageError: for any other annotation of ingress-nginx but backend-protocol with HTTP or GRPC, and for x-forwarded-prefix
+            without rewrite-target.
 
     """
     for name in annotations:
-        foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED)
+        foreign = name.startswith(PREFIX) and name not in (_REWRITE, _FORWARDED, _PROTOCOL)
         refuse_if(foreign, place, f"the local target does not honour {name}", "use --target kind, or remove it")
+    protocol = annotations.get(_PROTOCOL, "HTTP")
+    fault = f"the local target does not honour {_PROTOCOL}: {protocol}"
+    refuse_if(protocol not in ("HTTP", "GRPC"), place, fault, "name HTTP or GRPC, or use --target kind")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
     fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
     refuse_if(forwarded and not rewrite, place, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")

@@ -102,7 +102,7 @@ def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Dir
         fault = f"several certificates on port {served.port} cannot be written for {proxy} here"
         several, remedy = len(served.secrets) > 1, "one for all names, or measure another system"
         refuse_if(several, "Gateway: spec.listeners", fault, remedy)
-    members, certificates = resolve_targets(context, ports, proxy, never='$"\\')
+    members, certificates = resolve_targets(context, ports, proxy, never='$"\\', grpc=True)
     # nginx would refuse an upstream without servers
     upstreams = {_name_upstream(item): endpoints for item, endpoints in members.items() if endpoints}
     pems = {name: f"{FOLDER}/ssl/{name}.pem" for name in certificates}
@@ -168,7 +168,8 @@ def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[s
     if entry.match.path_kind == "PathPrefix":
         matches = [f'"{path}"'] if path.endswith("/") else [f'= "{path}"', f'"{path}/"']
     to = _name_upstream(entry.rule.backend) if entry.rule.backend else ""
-    return {"matches": matches, "to": to, "reached": to in upstreams, "headers": entry.rule.headers}
+    rule = entry.rule
+    return {"matches": matches, "to": to, "reached": to in upstreams, "headers": rule.headers, "grpc": rule.grpc}
 
 
 def refuse_nginx_workers(place: str, workers: int, context: Context) -> None:

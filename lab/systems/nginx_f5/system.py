@@ -11,7 +11,8 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_if
+from lab.systems.manifests.gateway_api import list_rules
 from lab.systems.nginx.system import LOADER, Directives, control, realise_nginx, refuse_nginx_workers
 from lab.systems.renewing import make_signal_renewal
 from lab.systems.settings import fill_defaults, load_keys
@@ -78,9 +79,11 @@ def realise(context: Context) -> Realisation:
     for key, refuse in (("worker-processes", refuse_nginx_workers), ("worker-rlimit-nofile", refuse_open_files)):
         if values[key].isdecimal():
             refuse(f"{place}: {key}", int(values[key]), context)
-    return realise_nginx(
-        context, context.objects.served_ingresses(), render_directives(place, values), "F5's controller"
-    )
+    ports, directives = context.objects.served_ingresses(), render_directives(place, values)
+    ignored = any(rule.grpc for rule in list_rules(ports).values()) and not directives.http2
+    fault = "is off, so that the controller ignores nginx.org/grpc-services"
+    refuse_if(ignored, f"{place}: http2", fault, "set it to true, and give the Ingress a certificate")
+    return realise_nginx(context, ports, directives, "F5's controller")
 
 
 def render_directives(place: str, values: Mapping[str, str]) -> Directives:

@@ -5,7 +5,7 @@ Ingresses by its ingress-nginx provider or its Kubernetes Ingress provider.
 
 Settings are its command line, and a ConfigMap `traefik`, whose keys are paths in the file (`PARTS`). The ConfigMap changes what
 the lab writes there. If anything of `serversTransport` is set, every service uses a transport with it. `tls` is for each
-router, and `options` are the default options of TLS. Without `GOMAXPROCS` (Go 1.25), Traefik runs as many threads at once as
+router, and `options` are the default options of TLS. The `scheme` of `server` is that of each server's URL. Without `GOMAXPROCS` (Go 1.25), Traefik runs as many threads at once as
 CPUs that it may use, and at most its CPU limit, rounded up, at least 2.
 
 As a controller, Traefik is control plane and proxy in one process. So the CPU and memory of the proxy include its watches of the
@@ -14,6 +14,7 @@ API server and its configuration. With other controllers they do not.
 The check kind `traefik` reads Traefik's API and metrics, which listen only on the loopback of its pod:
 
     name: service.loadBalancer.serversTransport      /api/rawdata, of every service (or router) of its provider
+    name: server.scheme                              the same, of every server of a service: `http` or `h2c`, from its URL
     name: entrypoint.http2.maxConcurrentStreams      /api/entrypoints, of those entry points that the load comes to
     name: overview.features.accessLog                /api/overview
     name: metrics.go_gc_gogc_percent                 /metrics
@@ -32,6 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from lab.base.errors import UsageError
 from lab.model.system import System
@@ -61,7 +63,7 @@ from lab.systems.system import (
 )
 
 FILE = "/srv/traefik/dynamic.yaml"
-PARTS = ("router", "service", "serversTransport", "tls", "options")
+PARTS = ("router", "service", "server", "serversTransport", "tls", "options")
 TRANSPORT, MARK = "lab", "lab-"
 """The name of the services' transport, and the beginning of the name of an unused middleware.
 
@@ -149,7 +151,9 @@ def _name_service(backend: ServicePort) -> str:
 
 
 def _render_service(members: Sequence[Endpoint], settings: Settings) -> Mapping[str, Any]:
-    urls = [{"url": f"http://{member.address}:{member.port}"} for member in members]
+    server = merge_settings({"scheme": "http"}, settings["server"])
+    scheme = server.pop("scheme")
+    urls = [{"url": f"{scheme}://{member.address}:{member.port}", **server} for member in members]
     transport = {"serversTransport": TRANSPORT} if settings["serversTransport"] else {}
     return merge_settings({"loadBalancer": {"servers": urls, **transport}}, settings["service"])
 
@@ -349,6 +353,8 @@ def _read(system: System, check: Check) -> Reading:
                 kind: [item for name, item in content.get(f"{kind}s", {}).items() if not name.endswith(_INTERNAL)]
                 for kind in ("router", "service")
             }
+            servers = [server for item in parts["service"] for server in item["loadBalancer"].get("servers", [])]
+            parts["server"] = [{**server, "scheme": urlsplit(server["url"]).scheme} for server in servers]
     return check_parts(check, parts, part, path, page)
 
 

@@ -195,9 +195,9 @@ class ClusterTarget:
             if point.link_mbit is not None or point.link_delay_ms:
                 reason = f"point {point.name} shapes the client's link, which is not done on a cluster"
                 raise NotMeasurableError("link", variant.name, reason, "measure it with --target local")
-            if point.every_s is not None:
-                reason = (
-                    f"point {point.name} needs the lab's own backend, which is in no registry, and one clock with it"
+            if point.every_s is not None or point.grpc:
+                reason = f"point {point.name} needs the lab's own backend, which is in no registry" + (
+                    "" if point.grpc else ", and one clock with it"
                 )
                 raise NotMeasurableError("streams", variant.name, reason, "measure it with --target local or apiserver")
         if any(objects.find_role(obj) == "balancer" for obj in manifests):

@@ -38,12 +38,14 @@ WHOLE = [
     "h2load/streams",
     "h2load/download",
     "events/ok",
+    "k6-grpc/ok-closed",
     "k6-websocket/ok",
 ]
 LOAD = GeneratorLoad(url="http://127.0.0.1:1/", host="lab.test", connections=10, duration_s=30)
 HOSTS = ("a.lab.test", "b.lab.test", "c.lab.test")
 MANY = GeneratorLoad("http://127.0.0.1:1/", HOSTS[0], 6, 1, hosts=HOSTS)
 STREAMS = replace(LOAD, every_s=0.1)
+CALLS = replace(LOAD, url="http://127.0.0.1:1/1kB.bin", protocol="h2")
 SECURE = replace(MANY, url="https://a.lab.test:444/page", sni_per_host=True)
 
 
@@ -74,6 +76,8 @@ def shown(result: GeneratorResult) -> dict[str, Any]:
     for name, digits in (("duration_s", 6), ("achieved_rps", 3), ("recorded_s", 6)):
         found[name] = round(found[name], digits)
     found |= {name: pictured(found[name]) for name in ("latency", "service")}
+    if result.calls is not None:
+        found["calls"] = {"messages": result.calls.messages, "told_us": result.calls.told_us}
     if result.streams is not None:
         told = {name: getattr(result.streams, name) for name in result.streams.__slots__}
         found["streams"] = {**told, "first_s": [min(result.streams.first_s, default=0), len(result.streams.first_s)]}
@@ -305,6 +309,15 @@ REFUSALS: list[tuple[str, GeneratorLoad, dict[str, Any], str]] = [
     ("events", STREAMS, {"hosts": HOSTS}, "one host only"),
     ("events", STREAMS, {"protocol": "h2"}, "HTTP/2 is spoken over TLS here"),
     ("k6", LOAD, {"every_s": 0.1}, "only the generators events and k6-websocket"),
+    ("k6", LOAD, {"messages": 5}, "only k6-grpc"),
+    ("k6-grpc", CALLS, {"requests": 10}, "not for a number of calls"),
+    ("k6-grpc", CALLS, {"keepalive": False}, "many calls"),
+    ("k6-grpc", CALLS, {"resumption": False}, "never resumes"),
+    ("k6-grpc", CALLS, {"forwarded": True}, "no further headers"),
+    ("k6-grpc", CALLS, {"url": "http://127.0.0.1:1/status/404"}, "size of a page"),
+    ("k6-grpc", CALLS, {"hosts": HOSTS}, "one host only"),
+    ("k6-grpc", CALLS, {"streams": 2}, "only h2load"),
+    ("k6-grpc", CALLS, {"every_s": 0.1}, "only the generators events and k6-websocket"),
     ("k6-websocket", LOAD, {}, "needs every_s"),
     ("k6-websocket", STREAMS, {"rate_rps": 10.0}, "at their own rate"),
     ("k6-websocket", STREAMS, {"requests": 10}, "not for a number of requests"),
@@ -338,6 +351,8 @@ TAKEN = [
     ("hey", replace(MANY, hosts=("one",), resumption=False)),
     ("wrk2", replace(MANY, rate_rps=600, duration_s=30, resumption=True)),
     ("events", replace(STREAMS, streams=10, protocol="h2", **TLS)),
+    ("k6-grpc", replace(CALLS, messages=20, rate_rps=50.0)),
+    ("k6-grpc", replace(CALLS, url="https://127.0.0.1:1/1kB.bin")),
 ]
 NONSENSE = [
     *({"connections": 0}, {"threads": 0}, {"duration_s": 0}, {"duration_s": math.nan}, {"duration_s": math.inf}),
@@ -350,6 +365,7 @@ NONSENSE = [
 def test_a_load_that_is_none_is_refused_by_all(name: str) -> None:
     rate = None if "closed" in get_generator(name).models else 100.0
     load = replace(STREAMS if get_generator(name).own_backend else LOAD, rate_rps=rate, **TLS)
+    load = replace(CALLS, rate_rps=rate) if name == "k6-grpc" else load
     assert get_generator(name).refusal(load) is None
     assert [taken for by, taken in TAKEN if by == name and get_generator(name).refusal(taken)] == []
     for changes in NONSENSE:

@@ -214,6 +214,47 @@ def test_certificates_that_cannot_be_served_are_refused(variant: str, said: str)
         realised(items)
 
 
+GRPC = "nginx.org/grpc-services"
+
+
+def grpc_text(variant: str) -> str:
+    return realised(manifests(variant)).files[NGINX]
+
+
+def test_a_route_by_grpc_is_written_for_nginx() -> None:
+    """Without the headers that HTTP/2 has no place for, and with the timeouts that the other directive has."""
+    for found in (grpc_text("nginx-f5+ingress-tls+nginx-f5-grpc"), grpc_text("nginx-ngf+nginx-ngf-grpc")):
+        assert "grpc_pass grpc://backend-8080;" in found and "proxy_pass" not in found
+        assert re.findall(r"(\w+)_set_header Host ", found)[0] == "grpc"
+        assert "set_header Connection" not in found and "proxy_set_header" not in found
+    assert "grpc_read_timeout 60s;" in grpc_text("nginx-f5+ingress-tls+nginx-f5-grpc")
+    assert "proxy_read_timeout" not in grpc_text("nginx-f5+ingress-tls+nginx-f5-grpc")
+
+
+def test_f5s_controller_ignores_grpc_where_http2_is_off() -> None:
+    items = manifests("nginx-f5")
+    find(items, "Ingress")["metadata"]["annotations"] = {GRPC: "other, backend"}
+    with pytest.raises(UsageError, match=re.escape(f"the controller ignores {GRPC}")):
+        realised(items)
+    find(items, "Ingress")["metadata"]["annotations"] = {GRPC: "other"}
+    assert "grpc_pass" not in realised(items).files[NGINX]
+
+
+@pytest.mark.parametrize("variant", ["haproxy", "caddy", "httpd", "lighttpd"])
+def test_a_proxy_that_has_no_words_for_a_grpc_route_refuses_it(variant: str) -> None:
+    items = manifests(variant)
+    find(items, "HTTPRoute")["kind"] = "GRPCRoute"
+    with pytest.raises(UsageError, match="gRPC to the backend cannot be written"):
+        realised(items)
+
+
+def test_an_annotation_of_another_controller_is_refused() -> None:
+    items = manifests("nginx-f5")
+    find(items, "Ingress")["metadata"]["annotations"] = {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"}
+    with pytest.raises(UsageError, match="does not read nginx.ingress.kubernetes.io"):
+        realised(items)
+
+
 def test_f5s_and_haproxytechs_controllers_as_shipped_and_with_their_keys() -> None:
     shipped = text("nginx-f5")
     own = ("worker_connections 1024;", "proxy_buffering on;", "random two least_conn;", "zone backend-8080 256k;")

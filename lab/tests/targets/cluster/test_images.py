@@ -50,8 +50,9 @@ def test_every_image_of_every_variant_comes_to_the_cluster(lab_images: Path) -> 
     lab_images.write_text("{}")
     pinned, wanted = images.load_images().pinned, images.list_variant_images()
     users: dict[str, set[str]] = {}
-    with_fixture = load_variant("ingress-nginx", fixtures=("websocket",))  # no variant has its backend by itself
-    for name, variant in [*((name, load_variant(name)) for name in covering_names()), ("ingress-nginx", with_fixture)]:
+    fixtures = ("grpc", "websocket")  # no variant has their backends by itself
+    with_fixture = [("ingress-nginx", load_variant("ingress-nginx", fixtures=(name,))) for name in fixtures]
+    for name, variant in [*((name, load_variant(name)) for name in covering_names()), *with_fixture]:
         for manifest in variant.manifests:
             spec = manifest.get("spec", {}).get("template", {}).get("spec", {})
             for container in (*spec.get("initContainers", []), *spec.get("containers", [])):

@@ -57,6 +57,19 @@ http {{
       proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; }}
     location = /websocket-http {{ proxy_pass http://127.0.0.1:8080/websocket/echo; }}
     location = /flaky {{ if ($drop) {{ return 444; }} alias {folder}/1kb; }}
+    location /grpc.testing. {{ grpc_pass grpc://127.0.0.1:8080; }}
+  }}
+  server {{
+    listen 127.0.0.4:{tls} ssl http2; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem; keepalive_requests 20;
+    location / {{ grpc_pass grpc://127.0.0.1:8080; }}
+  }}
+  server {{
+    listen 127.0.0.5:{tls} ssl http2; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
+    location / {{ if ($drop) {{ return 503; }} grpc_pass grpc://127.0.0.1:8080; }}
+  }}
+  server {{
+    listen 127.0.0.6:{tls} ssl http2; ssl_certificate {folder}/s.pem; ssl_certificate_key {folder}/s.pem;
+    location / {{ proxy_pass http://127.0.0.1:8080; }}
   }}
 }}
 """
@@ -100,12 +113,13 @@ def main(names: list[str]) -> None:
         server = subprocess.Popen(["nginx", "-p", folder, "-c", f"{folder}/nginx.conf"])
         wanted = [name for name in CASES if not names or {name, name.partition("/")[0]} & {*names}]
         try:
-            for backend in ("events-backend", "websocket-backend"):
+            for backend in ("events-backend", "grpc-backend", "websocket-backend"):
                 own = subprocess.Popen([provide_own_program(backend).file])
                 until(lambda: answers(URL) and answers(STREAMS), f"nginx or {backend} does not answer")
                 for name in wanted:
-                    websocket = name.startswith("k6-websocket/")
-                    if websocket is (backend == "websocket-backend") and name != NOT_RECORDED:
+                    tool = name.partition("/")[0].removeprefix("k6-")
+                    its_own = f"{tool}-backend" if tool in ("grpc", "websocket") else "events-backend"
+                    if its_own == backend and name != NOT_RECORDED:
                         record(name)
                 own.terminate()
                 own.wait(10)
