@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -30,7 +29,7 @@ PROGRAM = Path(__file__).with_name("_hold_packets.py")
 MAX_ERROR_S = 1e-3
 """The seconds by which the measured delay may differ from the one that was asked for."""
 TRIES, ROUNDS = 9, 25
-"""The round trips whose median is compared, and how often they are taken again where a busy machine lengthened them."""
+"""The round trips of which the shortest is compared, and how often they are taken again where a busy machine lengthened all."""
 CLOSED_PORT = 9
 """A TCP port at which nothing listens: the kernel of the far end refuses a connection at once, so that one round trip passes."""
 PLACE, DOCTOR = "client link", "`just doctor` tries tap devices, tc ingress and mirred"
@@ -152,13 +151,20 @@ def _redirect(place: NetworkPlace, device: str) -> None:
 
 
 def _find_added_s(link: tuple[End, End], earlier_s: float, delay_s: float) -> float:
-    """Return by how many seconds the median round trip of a link exceeds the shortest one without the delay.
+    """Return by how many seconds the round trips of a link became longer, with a delay in force.
 
-    Of several medians it is the one that is nearest to the delay, because other programs on the machine make single rounds longer.
+    The shortest of `TRIES` is compared, because other programs on the machine make single ones longer. Of several such
+    differences it is the one that is nearest to the delay.
+
+    Args:
+        link: The two ends of the link.
+        earlier_s: The shortest round trip before.
+        delay_s: The delay that was asked for.
+
     """
     added_s = list[float]()
     while len(added_s) < ROUNDS and not any(abs(seconds - delay_s) <= MAX_ERROR_S for seconds in added_s):
-        added_s.append(statistics.median(list_round_trips_s(link)) - earlier_s)
+        added_s.append(min(list_round_trips_s(link)) - earlier_s)
     return min(added_s, key=lambda seconds: abs(seconds - delay_s))
 
 

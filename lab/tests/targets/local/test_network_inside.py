@@ -18,9 +18,9 @@ from lab.model.leftovers import find_undrained_faults
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.local import LocalSystem, LocalTarget
-from lab.targets.local.control_plane import services
 from lab.targets.local.sandbox import link_delay
 from lab.targets.local.sandbox.namespaces import is_real_root
+from lab.targets.local.sandbox.network import CLIENT, End
 from lab.targets.local.system import PROBED_PAGE
 from lab.tests.support.inside import balanced
 from lab.tests.support.waiting import until
@@ -89,9 +89,16 @@ def test_under_the_local_policy_the_client_is_seen_and_both_ends_of_its_link_are
         get(system)
 
 
+def client_link(system: LocalSystem) -> tuple[End, End]:
+    """The link from the client to the only place that it is joined to beside the node."""
+    net = system.net
+    place = next(each for each in net.places if each.name == system.pods("backend")[0]["metadata"]["name"])
+    return (net[CLIENT], net.device(place.name)), (place, net.device(CLIENT))
+
+
 def round_trips_ms(system: LocalSystem) -> float:
     """The shortest of some round trips from the client to the far end of its link."""
-    (link,) = services.client_links(system.net, system._objects)
+    link = client_link(system)
     return 1e3 * min(link_delay.list_round_trips_s(link))
 
 
@@ -111,7 +118,7 @@ def test_a_delayed_link_holds_each_round_trip_and_nothing_is_left_of_it(
             system.shape(None)
         assert round_trips_ms(system) < bare_ms + 5
         assert len(system.processes("lab")) == 1
-        (place,) = (end[0] for _, end in services.client_links(system.net, system._objects))
+        place = client_link(system)[1][0]
         shown = subprocess.run(["ip", "-n", place.namespace, "link"], capture_output=True, text=True, check=True).stdout
         assert link_delay.TAP not in shown
 
