@@ -88,7 +88,7 @@ class LocalSystem:
             log: The log into which all parts write events.
 
         """
-        self._objects, self.net, self.kubelet, self._cpus = objects, net, kubelet, pinned
+        self.objects, self.net, self.kubelet, self._cpus = objects, net, kubelet, pinned
         self.routing, self._changes, self._log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
@@ -189,7 +189,7 @@ class LocalSystem:
             MeasuringError: The rate or the delay cannot be set, or the delay did not last.
 
         """
-        links = services.client_links(self.net, self._objects)
+        links = services.client_links(self.net, self.objects)
         network.shape(links, link_mbit)
         if self._delay is not None and self._delay.delay_ms != delay_ms:
             ending, self._delay = self._delay, None
@@ -204,7 +204,7 @@ class LocalSystem:
         Processes of the control plane, even those in a proxy's container, count for a separate role `control`.
         """
         roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
-        roles = (*roles, *(["balancer"] if self._objects.role("balancer") else []))
+        roles = (*roles, *(["balancer"] if self.objects.role("balancer") else []))
 
         def processes() -> Mapping[str, list[int]]:
             pids: dict[str, list[int]] = {role: self.processes(role) for role in roles}
@@ -221,8 +221,8 @@ class LocalSystem:
         They come from the cgroups, the client's link, the node's NAT, and the proxies themselves. Counters of TLS are
         left out if the proxy terminates no TLS.
         """
-        links = network.link_counters(services.client_links(self.net, self._objects))
-        nat = services.counters(self.net, self._objects)
+        links = network.link_counters(services.client_links(self.net, self.objects))
+        nat = services.counters(self.net, self.objects)
         ends_tls = bool({"edge", "reencrypt"} & set(self._routed.values()))
         values = self._ask_proxies(lambda system: system.counters)
         proxy = {f"proxy/{name}": int(values[name]) for name in values if ends_tls or not name.startswith("tls_")}
@@ -231,7 +231,7 @@ class LocalSystem:
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """Return the ready pods of a role as Kubernetes objects (`metadata` and `spec`), without terminating pods."""
         running = [pod for pod in self.kubelet.pods if pod.pod.role == role and pod.ready and not pod.terminating]
-        return [describe_pod(pod, services.on_the_node(self.net, self._objects, pod.pod)) for pod in running]
+        return [describe_pod(pod, services.on_the_node(self.net, self.objects, pod.pod)) for pod in running]
 
     def fetch(
         self, endpoint: Endpoint, path: str, timeout_s: float, headers: Mapping[str, str] | None = None
@@ -259,7 +259,7 @@ class LocalSystem:
             OSError: The connection cannot be opened.
 
         """
-        address = services.address(self._objects, self.net, self._way_in, "https" if tls else "http")
+        address = services.address(self.objects, self.net, self._way_in, "https" if tls else "http")
         return network.connect(self.net[network.CLIENT], address, CONNECT_S)
 
     def popen(
@@ -306,8 +306,8 @@ class LocalSystem:
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """Return the PodDisruptionBudgets that apply to the role's pods, as Kubernetes objects."""
-        pods = self._objects.role(role)
-        return [budget.shown() for budget in self._objects.budgets if any(budget.selects(pod.labels) for pod in pods)]
+        pods = self.objects.role(role)
+        return [budget.shown() for budget in self.objects.budgets if any(budget.selects(pod.labels) for pod in pods)]
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
         """Return the data (key → text) of a ConfigMap; empty if there is no such ConfigMap."""
@@ -559,7 +559,7 @@ class LocalSystem:
 
     def _list_pods(self, role: Role) -> Sequence[Pod]:
         """Return the pods of a role; terminating pods come last."""
-        return self._objects.role(role) if self._changes is None else self._changes.pods(role)
+        return self.objects.role(role) if self._changes is None else self._changes.pods(role)
 
     def _find_first(self, role: Role) -> Pod:
         """Return the first pod of a role.
@@ -595,7 +595,7 @@ class LocalSystem:
 
             """
             port = "http" if tls == "none" else "https"
-            address, number = services.address(self._objects, self.net, self._way_in, port, by)
+            address, number = services.address(self.objects, self.net, self._way_in, port, by)
             return f"http://{address}:{number}" if tls == "none" else f"https://{host}:{number}"
 
         shards = hosts.shards_of(names, self._routers, url)
@@ -641,7 +641,7 @@ class LocalSystem:
         - how changes of pods and routes reach the proxy here in another way than in a cluster. This part is left out
           if pods and routes may not change while the system is up.
         """
-        objects = self._objects
+        objects = self.objects
         if role == "backend" and (running := self._list_pods(role)):
             objects = replace(objects, pods=(*objects.role("proxy"), *running))
         address, number = services.address(objects, self.net, role)
