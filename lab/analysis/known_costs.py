@@ -66,9 +66,9 @@ class KnownCost:
 
 @dataclass(frozen=True, slots=True)
 class KnownCosts:
-    """The known costs (of variants with needless work) that one run measured both as pairs and solo.
+    """The costs of known amounts of needless work in variants, which one run measured both as pairs and solo.
 
-    A pair is two arms measured at once; solo, each has the machine to itself.
+    A pair is two variants measured at once; solo, each has the machine to itself.
 
     Attributes:
         costs: One entry per variant with needless work, the variant with the fewest lines of it first.
@@ -82,9 +82,9 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if pairs (two variants at once) show all of a known cost: a line of needless work costs nearly as much in pairs as in solo samples.
+        """True if pairs (two variants at once) show all of a known cost.
 
-        `FULL_SLOPE` is the share of the cost that suffices.
+        A line of needless work then costs nearly the same in pairs as in solo samples: their ratio lies in the range `FULL_SLOPE`.
         """
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
@@ -110,7 +110,7 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Compare what pairs (two arms measured at once) and solo samples (measured alone) show of the cost of needless work in a run's variants.
+    """Compare the cost of needless work in a run's variants between pairs (two variants at once) and solo samples (measured alone).
 
     Args:
         record: The run's record.
@@ -160,13 +160,15 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate what a line of needless work costs in pairs (two variants at once), as a ratio to its cost in solo samples, over complete blocks.
+    """Estimate the share of a known cost that is visible in pairs (two variants at once): the cost in pairs, divided by that in solo samples.
 
-    A block (repetition) is complete if it has every variant. In each block, both costs are least-squares slopes through
-    the origin. The two slopes have the same denominator, which cancels.
+    Some variants do needless work on purpose: a number of lines of it for each request. In each block (repetition), the
+    cost of one line is estimated once from the pairs and once from the solo samples. It is a least-squares slope
+    through the origin, with a variant's number of lines as x and its cost as y. Blocks that lack a variant are not
+    used.
 
     Returns:
-        The estimate; None without such a block, or if a cost is not positive.
+        The estimate; None if every block lacks a variant, or if a cost is not positive.
 
     """
     blocks = sorted(set.intersection(*(set(pair) for _, _, pair, _ in measured)))

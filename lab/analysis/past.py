@@ -72,7 +72,7 @@ OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs under the same conditions show for a run that is about to start, such as its noise.
+    """What earlier runs under the same conditions have shown when a new run is planned, such as how much a metric varies.
 
     Attributes:
         runs: The ids of the earlier runs, the newest first.
@@ -116,10 +116,10 @@ class Past:
 
 
 def find_past_runs(record: RunRecord) -> Iterator[Past]:
-    """Yield what each earlier run under the same conditions shows for a given run, such as its noise; the newest run first.
+    """Yield the results (such as the noise) of each earlier run that had the same conditions as a given run, the newest first.
 
-    The conditions are target, loads, generators, and facts about the machine except its boot. Damaged runs and runs
-    with fewer than six blocks (repetitions) are left out.
+    The conditions are the target, the loads, the generators, and the facts about the machine; it may have been
+    restarted since. Damaged runs and runs with fewer than six blocks (repetitions) are left out.
 
     Args:
         record: The record of the given run.
@@ -141,7 +141,7 @@ def find_past_runs(record: RunRecord) -> Iterator[Past]:
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
-    """Return what one earlier run shows for later ones, such as its noise and the time of its bring-ups.
+    """Return the results of one earlier run that help to plan later ones: its noise, the time of its bring-ups (starts), and so on.
 
     Args:
         record: The record of the earlier run.
@@ -157,9 +157,9 @@ def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> P
 
 
 def best_past(record: RunRecord) -> Past | None:
-    """Return what earlier runs under the same conditions show for a run, such as its noise; None if there are none.
+    """Return the results (such as the noise) of earlier runs under the same conditions as a run; None if there are none.
 
-    All earlier runs that show the noise of every baseline with its present manifests are pooled. If no run does, the
+    The runs that show the noise of every baseline with its present manifests are pooled. If there is no such run, the
     newest run that shows any noise is used, or else the newest run.
     """
     baselines = {name: record.variants[name].manifests_sha256 for name in list_aa_variants(record.arms)}
@@ -174,7 +174,7 @@ class Forecast:
     """The forecast for a run that is about to start.
 
     Attributes:
-        past: What earlier runs under the same conditions show; None without any.
+        past: The results of earlier runs under the same conditions; None if there are none.
         fresh: The additional bring-ups (starts of a system) that are certain, because a load leaves too many local
             ports in TIME_WAIT for the next load.
         duration_s: The expected duration of the run in seconds.
@@ -192,7 +192,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
     Args:
         record: The record of the run.
         bring_up_s: The seconds of one bring-up, used if no earlier run shows them.
-        past: What earlier runs show; None to find it by `best_past`.
+        past: The results of earlier runs; None to find them by `best_past`.
 
     """
     planned, past = record.plan(), past or best_past(record)

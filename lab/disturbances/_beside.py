@@ -181,8 +181,8 @@ class HoldingDisturbance(Disturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """Open all long-lived connections before the load begins.
 
-        This is also done in control runs (runs of the same load without the disruption). So the disruption is the cause
-        of whatever happens to the connections only in the runs with the disruption.
+        This is also done in control runs (runs of the same load without the disruption). So what happens to the
+        connections in runs with the disruption, but not in control runs, is caused by the disruption.
         """
         context.beside.enter_context(hold_connections(context, self.websockets, self.downloads))
 

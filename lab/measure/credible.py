@@ -115,7 +115,7 @@ Fault = tuple[Reason, str]
 def find_time_faults(
     point: LoadPoint, result: GeneratorResult, observation: Observation, cpu_s: float | None, cpus: int | None
 ) -> Iterator[Fault]:
-    """Yield the faults of the time that a generator reports, compared with the plan and with the lab's clock.
+    """Yield the faults in the time that a generator reports, compared with the plan and with the lab's clock.
 
     Args:
         point: The planned load.
@@ -152,7 +152,7 @@ def find_time_faults(
 def count_faults(
     point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int, tls: Tls
 ) -> Iterator[Fault]:
-    """Yield the faults of the counts and latencies that a generator reports of a load without disruption.
+    """Yield the faults in the counts and latencies that a generator reports about a load without disruption.
 
     They are compared with the plan, with each other, and with independent counts of the proxy and the kernel.
 
@@ -190,12 +190,12 @@ def find_stream_count_faults(
     span_s: tuple[float, float],
     observation: Observation,
 ) -> Iterator[Fault]:
-    """Yield the faults of what a generator counted of streams of Server-Sent Events or of WebSockets.
+    """Yield the faults in a generator's counts of Server-Sent Events or of WebSocket messages, compared with the backend's counts.
 
-    The generator's numbers are compared with those of the backend. Of streams, the backend counts the events that it
-    sent, and adds up their send times. Of WebSockets, it counts the messages that it sent back, and adds up the round
-    trips that messages reported to it. If nothing was cut or lost, these numbers must be equal to the generator's.
-    Otherwise the backend may have sent more. The times must also agree with the lab's clock, and the connections with
+    For Server-Sent Events, the backend counts the events that it sent, and adds up their send times. For WebSockets, it
+    counts the messages that it sent back. It also adds up the round-trip times that the client writes into its
+    messages. If no connection was cut and no message lost, the generator must have the same numbers. Otherwise the
+    backend's numbers may be larger. The times must also agree with the lab's clock, and the number of connections with
     the counts of the proxy and the kernel.
 
     Args:
@@ -236,10 +236,11 @@ def find_stream_count_faults(
 def find_call_faults(
     point: LoadPoint, result: GeneratorResult, counts: tuple[Mapping[str, int], Mapping[str, int]]
 ) -> Iterator[Fault]:
-    """Yield the faults of what a generator counted of gRPC calls, compared with the counts of their backend.
+    """Yield the faults in a generator's counts of gRPC calls, compared with the backend's counts.
 
-    If no call failed, the backend has answered as many calls, and sent as many messages. It adds up the latencies that calls tell it, and
-    that sum must be the generator's. If calls failed, the sample does not count anyway, and the backend may have answered more.
+    If no call failed, the backend must have answered as many calls as the generator counted, and sent as many messages. Each call has the
+    latency of an earlier call in its request, and the backend adds these up. The generator must report the same sum. If calls failed, the
+    sample does not count anyway, and the backend may have answered more calls.
 
     Args:
         point: The planned load.

@@ -176,7 +176,9 @@ class UndrainedStartError(Exception):
 
 @dataclass(slots=True)
 class LoadStart:
-    """What earlier loads have left in a system, before, at the start and at the end of one load.
+    """The carry-over around one load: what earlier loads left behind in the system, such as sockets in TIME_WAIT.
+
+    It is examined before the warm-up, at the start of the load, and at its end.
 
     Attributes:
         before: The state before the warm-up; None = it was not examined, and the load is made in any case.
@@ -195,7 +197,12 @@ class LoadStart:
     seen: dict[Moment, Leftovers] = field(default_factory=dict[Moment, Leftovers])
 
     def columns(self) -> dict[str, Any]:
-        """Return the sample's fields about what earlier loads have left, as far as it is known: name of the field → value."""
+        """Return the sample's fields about carry-over (what earlier loads left behind, such as sockets in TIME_WAIT).
+
+        Returns:
+            Name of the field → value. States of the system that were not examined are left out.
+
+        """
         before: dict[Moment, Leftovers] = {"before": self.before} if self.before is not None else {}
         return {"leftovers": before | self.seen, "fresh_bring_ups": self.fresh_bring_ups}
 
@@ -331,7 +338,7 @@ class SampleRun:
             return self.finish(run, regime.findings(run))
 
     def blank(self, attempt: int) -> Sample:
-        """Return the sample's record as it is before the load, with what earlier loads have left in the system.
+        """Return the sample's record as it is before the load, with the carry-over (what earlier loads left behind).
 
         Args:
             attempt: The number of the attempt, from 1.

@@ -28,7 +28,7 @@ _SIGN = b"="
 
 
 def encode_log(log: bytes) -> bytes:
-    """Return a log of requests in a compact form, in which a line is the difference to the line before.
+    """Return a log of requests in a compact form, in which a line has only what differs from the line before.
 
     `decode_log` restores the log byte for byte.
     """
@@ -40,7 +40,7 @@ def decode_log(log: bytes) -> bytes:
     """Restore a log of requests from the compact form that `encode_log` returned.
 
     Raises:
-        ValueError: A line begins with the sign of a difference (`=`), but the rest of it is malformed.
+        ValueError: A line begins with `=` as compact lines do, but the rest of it is malformed.
 
     """
     last = _LastLine()
@@ -48,7 +48,7 @@ def decode_log(log: bytes) -> bytes:
 
 
 class _LastLine:
-    """The values of the previous line of a log, which the compact form of the next line is the difference from.
+    """The values of the previous line of a log; the compact form of the next line is made from the changes since then.
 
     A line is a request in a log of k6, or a latency in a log of hey.
     """
@@ -60,8 +60,9 @@ class _LastLine:
     def difference_to(self, line: bytes) -> bytes:
         """Return the compact form of a line of a log, and remember the line's values for the next one.
 
-        A request of k6 or a latency of hey becomes its difference from the previous one, with the sign `=` in front.
-        Any other line stays as it is; if it begins with `=` itself, one more `=` is put in front.
+        A latency in a log of hey becomes `=` and the change in µs since the previous latency. The numbers of a request
+        in a log of k6 become `=` and six smaller numbers, such as the change of its time of sending. Any other line
+        stays as it is; if it begins with `=` itself, one more `=` is put in front.
         """
         if _LATENCY.fullmatch(line):
             before_us, self.latency_us = self.latency_us, int(line.replace(b".", b""))
@@ -86,10 +87,11 @@ class _LastLine:
     def line(self, encoded: bytes) -> bytes:
         """Return the original line of a log from its compact form, and remember the line's values for the next one.
 
-        The compact form of a request or latency is its difference from the previous one, with the sign `=` in front.
+        The compact form of a latency is `=` and the change in µs since the previous latency. The compact form of a
+        request is `=` and six numbers, such as the change of its time of sending since the previous request.
 
         Raises:
-            ValueError: The bytes begin with this sign, but the difference after it is malformed.
+            ValueError: After the sign `=`, such numbers are missing or malformed.
 
         """
         if not encoded.startswith(_SIGN):

@@ -36,9 +36,10 @@ class TrialResult(Record):
     detail: str = ""
 
     def on_present_name(self) -> TrialResult:
-        """Return a copy of the result with the present name of the variant in its `detail`.
+        """Return a copy of the result in which a variant that was renamed since has its present name.
 
-        The detail of a sweep has the form `on VARIANT`; other results are returned unchanged.
+        Only the result of an accepted sweep names a variant: its `detail` is `on VARIANT`. Other results are returned
+        unchanged.
         """
         if not self.detail.startswith(ON_PREFIX):
             return self

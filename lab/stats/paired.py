@@ -53,8 +53,8 @@ class Estimate:
         sd: The standard deviation of the blocks; None for one block.
         p_value: The two-sided p-value of an effect of 0; None for one block.
         hodges_lehmann: The Hodges-Lehmann estimate of the effect, which outliers hardly move.
-        hl_low: The lower end of its interval; None for fewer than six blocks.
-        hl_high: The upper end of its interval; None for fewer than six blocks.
+        hl_low: The lower end of the interval of `hodges_lehmann`; None for fewer than six blocks.
+        hl_high: The upper end of that interval; None for fewer than six blocks.
         notes: Sentences about the estimate, such as `OUTLIERS`.
 
     """
@@ -73,7 +73,7 @@ class Estimate:
 
     @property
     def has_interval(self) -> bool:
-        """True if this effect comes from enough blocks (six repetitions) to show an interval."""
+        """True if this effect comes from at least six blocks (repetitions), which are enough to show an interval."""
         return self.interval is not None
 
     @property

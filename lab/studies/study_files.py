@@ -157,11 +157,15 @@ class Shape(StrictModel):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The published columns whose values together name a cell of this table: those of `rows`, then those of `columns`."""
+        """The columns of the published data that identify a cell of this table.
+
+        First come those whose values are the headings of the table's rows (`rows`), then those whose values are the headings of its
+        columns (`columns`).
+        """
         return (*self.rows, *self.columns)
 
     def of_point(self, point: LoadPoint) -> PublishedKeys | None:
-        """Return the part of a cell's name that a load point determines: published column → value.
+        """Return the values by which a load point identifies its cells of this table: column of the published data → value.
 
         The result is None if the load point is not in this table. It is empty if no column of the table depends on the load point.
         """
@@ -209,7 +213,7 @@ class StudyTableCell:
     """What the lab measures for one cell of a study's table.
 
     Attributes:
-        key: The values of the published columns that name the cell, in the order of `Shape.keys`.
+        key: The values that identify the cell in the published data, in the order of the columns `Shape.keys`.
         variant: The name of the variant to measure.
         point: The name of the load point to measure.
         metric: The name of the metric.
@@ -293,7 +297,7 @@ def read_published(table: Shape) -> dict[tuple[str, ...], float]:
     """Return the published numbers of a study's table, in the order of the CSV file; empty cells are left out.
 
     Returns:
-        Key of a cell → number in the table's unit. The key has the values of the published columns `table.keys`, in this order.
+        Key of a cell → number in the table's unit. The key has the values of the columns `table.keys` of the published data, in this order.
 
     """
     return {
@@ -311,7 +315,7 @@ def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCel
         points: The load points.
 
     Raises:
-        UsageError: A cell lacks the value of one of its published columns, or two measurements fall into one cell.
+        UsageError: A cell lacks the value of one of the columns that identify it, or two measurements fall into one cell.
 
     """
     place = f"table '{table.title}'"

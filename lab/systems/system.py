@@ -100,10 +100,10 @@ class Realisation:
     The command may begin with a shell.
     """
     waits: tuple[float, float] = (0.0, 0.0)
-    """The seconds that the image's own process waits when it has to end, where pods come and go.
+    """The seconds that the main process of the image waits when it has to end; the lab imitates these waits where pods come and go.
 
-    The first part is the time before it passes the signal on, during which it serves as before. The second part follows after
-    the processes that it started have ended.
+    The first number is the time before this process passes the stop signal on to the proxy, which serves as before meanwhile. The
+    second number is the time after the proxy has ended.
     """
     root: Root | None = None
     """The files that the container sees; None = the machine's own."""

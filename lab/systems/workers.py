@@ -152,18 +152,16 @@ esac || true
 
 
 def parse_processes(text: str) -> list[tuple[int, str]]:
-    """Parse the output of the shell script `list_script` into pairs (number of threads, command line), one for each process."""
+    """Return the processes in the output of the shell script from `list_script`, as pairs (number of threads, command line)."""
     pairs = (line.partition(" ") for line in text.splitlines())
     return [(int(threads), title.strip()) for threads, _, title in pairs if threads.isdigit()]
 
 
 def parse_reported_count(text: str) -> int | None:
-    """Parse the number of workers that the proxy itself reports from the output of the shell script `list_script`.
-
-    The result is None if the output has no such number.
+    """Return the number of workers that a proxy itself has reported; None if it has reported none.
 
     Args:
-        text: the output of the script.
+        text: the output of the shell script from `list_script`, which asks the proxy for this number.
 
     """
     metrics = "|".join(workers.metric for workers in WORKERS if workers.process)

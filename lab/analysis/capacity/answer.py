@@ -138,7 +138,7 @@ class RequestCost:
 def list_priced_loads(run: RunStore) -> list[PricedLoad]:
     """Return the loads at which a run measured the price of a request (the proxy's CPU time for it), in the plan's order.
 
-    Loads that do not give the price of a good answer are left out:
+    Loads that do not show the price of a good answer are left out:
 
     - second measurements of a baseline (A/A), and arms without a proxy;
     - points that examine something else, such as errors;
@@ -318,15 +318,15 @@ class Wanted:
 
     @property
     def page_bytes(self) -> int:
-        """The size of the demanded page, in bytes."""
+        """The size of the requested page, in bytes."""
         return PAGES[self.page]
 
     @property
     def usual(self) -> str:
         """The variant from which the price of a request (its CPU time) is taken if a run has no baseline that measured it.
 
-        It is the demanded variant. If none is demanded, it is the usual one for this kind of requests, such as
-        `okd-edge`.
+        It is the variant that the demand names. If the demand names none, it is the one that usually serves such
+        requests, such as `okd-edge` for edge TLS.
         """
         plain = "ingress-nginx" if self.keepalive else "okd"
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
@@ -448,8 +448,12 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
 def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
     """Yield the runs that may have measured the price of a request (CPU time): first the user's own, then committed ones.
 
-    The user's latest run comes first. Committed runs with the usual variant for the demanded requests come before
-    others. Among these, runs whose proxy had its own CPUs come first, and then the latest.
+    Of the user's own runs, the latest comes first. Of the committed runs, those with the variant that usually serves
+    such requests (`Wanted.usual`, for example `okd-edge` for edge TLS) come before the others. Within both of
+    these groups, runs whose proxy had CPUs to itself come first, and then the latest ones.
+
+    Args:
+        demand: The demand of the capacity question.
     """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []
@@ -463,10 +467,13 @@ def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
 
 
 def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
-    """Compute the price of a request (its CPU time) for one arm: the baseline, else the usual variant, else the first arm.
+    """Compute the price of a request (its CPU time) for one arm (variant in a run).
+
+    The arm is the baseline. If no load is the baseline's, it is the variant that usually serves such requests
+    (`Wanted.usual`), or else the first arm.
 
     Args:
-        loads: The loads that fit the demand, at least one; an arm (variant) without a load is not considered.
+        loads: The loads that fit the demand, at least one; an arm without a load is not considered.
         demand: The demand.
 
     Raises:

@@ -298,8 +298,8 @@ class _ArmPair:
     def _count_lost(self, row: ComparedRow) -> int:
         """Return how many planned blocks (repetitions) of a row have no result.
 
-        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block needs a
-        result of both sides. For two runs, it is the larger number of the two runs.
+        A recommended number of blocks includes them, because as many may be lost again. Within one run, a block counts
+        as lost if either side has no result. For two runs, the larger number of the two is returned.
         """
         if self.comparison.paired and row.estimate is not None:
             return row.base.planned_blocks - row.estimate.n
@@ -329,9 +329,10 @@ def _describe_bound(row: ComparedRow) -> str:
 
 
 def _find_widest(rows: Sequence[ComparedRow]) -> ComparedRow:
-    """Return the row whose interval allows the largest effect.
+    """Return the row of a comparison whose interval allows the largest effect.
 
-    Outcomes of a disruption have different units. To compare them, each is divided by the first side's absolute value.
+    Outcomes of a disruption have different units. So that they can be compared, the effect on an outcome is divided by
+    the value of this outcome on the first side (the one that the other side is compared with).
     """
 
     def size(row: ComparedRow) -> float:

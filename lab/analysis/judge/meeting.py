@@ -55,7 +55,7 @@ class CellStats:
 
 @dataclass(frozen=True, slots=True)
 class LoadGenerator:
-    """The load generator that loaded one arm (variant) at one load point.
+    """The load generator that made the load for one arm (variant) at one load point.
 
     Attributes:
         name: The generator's name.
@@ -82,8 +82,8 @@ class LoadGenerator:
     def differs(self, second: LoadGenerator) -> bool:
         """Return whether this generator differs from a second one, so that their numbers must not be compared.
 
-        Name, version, format of rows, and replaced generator are compared. A version that was not reported equals any
-        version.
+        Compared are the name, the version, the format of k6's rows (one row for each request), and the name of the
+        generator that this one replaced. A version that was not reported equals any version.
         """
         identity, second_identity = (
             (self.name, self.stand_in_for, self.rows),
@@ -200,10 +200,10 @@ class ComparedRuns:
 
     @property
     def loads(self) -> list[LoadPoint]:
-        """The load points of the comparison, on which it depends in which metrics two arms (variants) are compared.
+        """The load points of the comparison: the steady ones of a single run, or those that two runs have in common.
 
-        Latency, for example, is not compared at a closed loop if another point has an offered rate. The points are the
-        steady ones of a single run, or those that two runs have in common.
+        The choice of the compared metrics depends on them. For example, latency is not compared at a closed loop if
+        another point has an offered rate.
         """
         if not self.paired:
             return list(self.points.values())

@@ -420,11 +420,9 @@ def _map_row(row: CounterpartRow, subject: Subject, key: Key, values: Mapping[st
 
 
 def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -> str:
-    """Return the condition for a setting to have an effect, if it is not met: `use-gzip: true or enable-brotli: true`.
+    """Return the condition that a setting lacks to have an effect, such as `use-gzip: true or enable-brotli: true`.
 
-    The result is empty if the condition is met.
-
-    The condition is met if at least one pair holds, or if there are no pairs.
+    The result is empty if the condition is met: at least one of the pairs holds, or there are no pairs.
 
     Args:
         pairs: Pairs (key of ingress-nginx, value that it must have). An empty value means any value that is not empty.
@@ -437,15 +435,18 @@ def _find_missing(pairs: Sequence[tuple[str, str]], values: Mapping[str, str]) -
 
 
 def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) -> str:
-    """Return the successor's default as the value of ingress-nginx's key that translates to it, if there is such a value.
+    """Return the successor's default of a setting, expressed as a value of ingress-nginx's key (setting) if possible.
 
-    Example: the successor has a setting `disableX`, false by default, for a key that is true or false. The result is
-    `true`. If no value translates to the default, the result is the default itself, or `off` or `false` if the default
-    means none.
+    Example: ingress-nginx has a key `x`, and the successor has the setting `disableX`, which is false by default. This
+    has the same effect as `x: true`, so the result is `true`.
+
+    If no value of the key has the same effect, the result is the default itself. But if the key is true or false (or on
+    or off), and the default means that nothing is done, the result is `false` (or `off`). A default number of retries
+    or reuses is raised by one, because ingress-nginx counts the first request, too.
 
     Args:
-        row: The row of the successor's table, which has the default and the template.
-        value: The value in ingress-nginx.
+        row: The row of the successor's table, which has the default and the template of the translation.
+        value: The value of the key in ingress-nginx.
         values: Name → value, for all keys of ingress-nginx.
 
     """
@@ -458,7 +459,7 @@ def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) ->
 
 
 def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int:
-    """Compare the successor's default with ingress-nginx's value: 1 if it is more (or true), -1 if less (or false), else 0.
+    """Compare the successor's default with ingress-nginx's value: 1 if the default is more (or true), -1 if less (or false), else 0.
 
     Args:
         row: The row of the successor's table.

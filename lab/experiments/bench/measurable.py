@@ -177,22 +177,23 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
 def place_at_knee(
     points: Sequence[LoadPoint], knee: str | None, baselines: Sequence[str], target: str
 ) -> tuple[tuple[LoadPoint, ...], AtKnee]:
-    """Set the rates of load points that are fractions of a knee (the highest rate within the latency bound).
+    """Compute the rates of load points whose rate is given as a fraction of a knee (the highest rate within the latency bound).
 
     All arms (variants) of a run are measured at the same absolute rates, which follow from the knee of their baseline. So the run shows
     which arm answers faster under one load.
 
     Args:
         points: The load points.
-        knee: The run of a search for the knee with the same load and target, or a rate; None: the user named no knee.
-        baselines: The baselines of the request; the first one with a knee in that run is taken.
+        knee: Either the knee itself, as a number of requests per second. Or the name of a run that searched for it, with the same load
+            and target. None: the user gave neither, which is an error.
+        baselines: The baselines of the request. The first one that has a knee in that run is taken.
         target: The name of the target.
 
     Returns:
         (the load points with their rates, the knee).
 
     Raises:
-        UsageError: No load point depends on a knee, no knee is named, or the named one does not fit.
+        UsageError: No load point depends on a knee, the user gave no knee, or the given one cannot be used.
 
     """
     relative = [point for point in points if point.of_knee is not None]

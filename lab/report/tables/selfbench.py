@@ -10,11 +10,11 @@ from lab.stats import paired as stats
 
 
 def known_costs_page(costs: KnownCosts | None) -> list[Part]:
-    """Return the page that compares known costs (of needless work in variants) between pairs and solo samples.
+    """Return the page about known costs: whether pairs show the same costs as solo samples.
 
-    A pair is two variants measured at once. In a solo sample, one variant has the machine to itself. The table has a row for each variant
-    with needless work, the least work first. Sentences below it explain the intervals, and state which share of the cost pairs show.
-    Without measurements the page is one sentence.
+    Some variants do a known amount of needless work on purpose. A pair is two variants measured at once. In a solo sample, one variant has
+    the machine to itself. The table has a row for each variant with needless work, the one with the least work first. Sentences below it
+    explain the intervals, and state how much of the cost is visible in pairs. Without measurements the page is one sentence.
     """
     if costs is None:
         return [make_sentence("No cost was measured both ways, as a pair and alone, in enough blocks.")]

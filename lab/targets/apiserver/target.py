@@ -49,7 +49,7 @@ class ApiserverTarget(LocalTarget):
         self.servers = Servers()
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Fetch or build the programs, then run the command inside namespaces; see `LocalTarget.enter`.
+        """Fetch or build missing programs, then run the lab's command again in new namespaces (see `LocalTarget.enter`).
 
         The programs are fetched first, because inside the namespaces there is no network.
 
@@ -123,7 +123,7 @@ class ApiserverTarget(LocalTarget):
     def program_versions(self) -> Mapping[str, str]:
         """Return program → version for the backend's programs on PATH.
 
-        Programs of proxies are not included, because they are part of the controllers' files.
+        Programs of proxies are not included, because on this target they come with their controllers, not from PATH.
         """
         return table.program_versions(of_backend=True)
 

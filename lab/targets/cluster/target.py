@@ -116,7 +116,10 @@ class ClusterTarget:
         return self
 
     def enter(self, argv: Sequence[str]) -> int | None:
-        """Return None, which means that this process can measure: a cluster needs no namespaces on this machine."""
+        """Return None, because this process can measure on a cluster as it is.
+
+        On other targets this method runs the lab's command again, inside new Linux namespaces of this machine.
+        """
         return None
 
     def check(self) -> None:

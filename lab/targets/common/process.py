@@ -62,10 +62,10 @@ class GeneratorOutcome:
         stdout: The output of the process.
         stderr: The error output of the process.
         exit_status: The exit status; −n if signal n ended the process.
-        cpu_s: The CPU seconds of the process and its children on this machine. They do not include a generator that
-            runs in a pod, and are 0 for a load of several generators: there the watch of the system measures the CPU
-            use.
-        rss_bytes: The largest resident memory of the process, in bytes.
+        cpu_s: The CPU seconds of the process and its children on this machine; 0 if several generators made the load
+            together. A generator that runs in a pod is not included: its CPU time is in the field `generator_cpu_s`
+            of the `Observation` of the load.
+        rss_bytes: The largest resident memory of the process, in bytes; 0 if several generators made the load.
         hung: Whether the process was killed because it did not end in time.
 
     """
@@ -168,8 +168,8 @@ def prepare_generators(jobs: Sequence[GeneratorJob], lasting: ExitStack) -> Call
 def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | GeneratorOutcome]:
     """Prepare a load generator, and return the function that starts it.
 
-    The function returns the running process, or an outcome if the generator cannot be started. For a load of several
-    generators, the function runs all of them to their end and returns their common outcome.
+    The function returns the running process, or an outcome if the generator cannot be started. If several generators
+    make the load together, the function runs all of them to their end and returns one outcome for all.
     """
     load = job.load
     # If the system is disturbed, the last answers may be as late as the timeout allows.

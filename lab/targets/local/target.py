@@ -113,7 +113,7 @@ class LocalTarget:
         return system is not None and system.renew is not None
 
     def program_versions(self) -> Mapping[str, str]:
-        """Return program → version for those programs on PATH that run instead of images."""
+        """Return program → version for those programs on PATH that the lab runs in place of container images."""
         return table.program_versions()
 
     def routes(

@@ -83,10 +83,10 @@ class Routes(Protocol):
         return started
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Take note of a container that is about to start, so that later changes are passed on to it."""
+        """Register a container that is about to start: if it is a proxy, later changes of routes and endpoints are passed on to it."""
 
     def leave(self, pod: Pod) -> None:
-        """Take note that a pod was ordered to end, so that changes are no longer passed on to it."""
+        """Take note that a pod was ordered to end, so that changes of routes and endpoints are no longer passed on to it."""
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
         """Inform the proxies which pods are ready now.
@@ -226,7 +226,10 @@ class FileRouting(Routes):
         return pids
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Follow a container that is about to start, if its pod is a proxy: changes are passed on to it from now on."""
+        """Register a container that is about to start: if it is a proxy, changes of routes and endpoints are passed on to it.
+
+        Nothing is passed on to a proxy whose configuration the lab cannot change while the proxy runs.
+        """
         container, system = process.container, find(process.container.repository)
         if pod.role != "proxy":
             return
@@ -249,7 +252,7 @@ class FileRouting(Routes):
                 self._followers.append(follower)
 
     def leave(self, pod: Pod) -> None:
-        """Stop passing changes on to the containers of a pod that was ordered to end."""
+        """Stop passing changes of routes and endpoints on to the containers of a pod that was ordered to end."""
         for follower in self._followers:
             if follower.pod == pod.name:
                 follower.over.set()

@@ -309,19 +309,19 @@ class LocalContainerProcess:
             return gracefully
 
     def release(self) -> None:
-        """Let `stop` return as soon as the main process has ended.
+        """Let the method `stop` return as soon as the container's main process has ended.
 
-        Without this call, `stop` waits on for some seconds if the image's own process would do so
-        (`Realisation.waits`). The call has an effect on a `stop` that is under way in another thread, and on every
-        later one.
+        In some images, a controller stays for some seconds after its proxy has ended. The lab does not run this
+        controller, so `stop` waits in its place (`Realisation.waits`). After this call it no longer does, even if it is
+        already waiting in another thread.
         """
         self._released.set()
 
     def linger(self) -> None:
-        """Wait until a call of `stop` in another thread has returned.
+        """Wait until a call of the method `stop` in another thread has returned.
 
-        After the end of the main process, `stop` waits on for some seconds if the image's own process would do so
-        (`Realisation.waits`). For other images this method returns at once.
+        For some images, `stop` returns only some seconds after the end of the main process (see `release`). For other
+        images this method returns at once.
         """
         if self.setting.started.waits[1]:
             with self._stopping:
