@@ -304,7 +304,7 @@ class Effects:
                 decision = Decision.A_A if arm.role == "again" else Decision.INCONCLUSIVE
             noise_floor = find_noise_floor(self.cells, baseline, point, metric, scheme is not None)
             size = compute_thresholds(metric, sides, noise_floor, self.asked.margin)
-            size = replace(size, same=scheme is None or recovers(metric, scheme))
+            size = replace(size, may_be_equivalent=scheme is None or recovers(metric, scheme))
             pair_note = solo if solo == CONCURRENT or pair_estimate is not None else ""
             note = reason or "; ".join(filter(None, [ruled.note, pair_note]))
             level_s, pair_level = (
