@@ -147,7 +147,8 @@ def _build_point(
     ).with_traffic(traffic)
     requested = generators.get_generator(generator)
     if "open" not in requested.models:
-        names = ", ".join(name for name, item in generators.GENERATORS.items() if "open" in item.models)
+        table = generators.GENERATORS.items()
+        names = ", ".join(name for name, item in table if "open" in item.models and not item.own_backend)
         raise UsageError(
             "--generator", f"{requested.name} makes closed loops only, and a knee is about rates", f"try {names}"
         )

@@ -216,4 +216,8 @@ def test_the_script_sends_to_the_name_and_the_port_of_the_load() -> None:
     assert settings["url"] == "wss://127.0.0.2:18766/websocket"
     assert (settings["headers"]["Host"], settings["headers"]["X-Forwarded-Proto"]) == ("lab.test", "https")
     assert (settings["count"], settings["every_ms"], settings["planned_ms"]) == (5, 250.0, 2000)
-    assert [name for name, generator in GENERATORS.items() if generator.own_backend] == ["events", "k6-websocket"]
+    assert [name for name, generator in GENERATORS.items() if generator.own_backend] == [
+        "events",
+        "k6-grpc",
+        "k6-websocket",
+    ]

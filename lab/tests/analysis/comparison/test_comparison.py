@@ -16,7 +16,7 @@ from lab.analysis.judge.meeting import TWO_MACHINES
 from lab.analysis.judge.rulings import AT_LEAST, LIMITED
 from lab.analysis.summary import summarise_run
 from lab.base.errors import UsageError
-from lab.model.metrics import RATIOS
+from lab.model.metrics import list_compared_metrics
 from lab.model.plan import Arm, Slot
 from lab.model.run import AtKnee
 from lab.model.samples import Reason, Sample
@@ -56,7 +56,11 @@ def test_one_run_is_every_variant_against_its_baseline_paired_by_block() -> None
     store = made(planned=make_plan(BOTH), effects={"keepalive": 0.8})
     found = compare_runs(store, None)
     assert found.paired and found.base is found.other
-    rows = product(("ceiling", "rate-1000"), (("baseline", "keepalive"), ("baseline", "backlog")), RATIOS)
+    rows = product(
+        ("ceiling", "rate-1000"),
+        (("baseline", "keepalive"), ("baseline", "backlog")),
+        list_compared_metrics(make_plan(BOTH).points[0]),
+    )
     assert [(row.point.name, row.pair, row.metric) for row in found.rows] == list(rows)
     row = row_of(found, "p99")
     own, base = (list(side.values.values()) for side in (row.other, row.base))
