@@ -200,7 +200,7 @@ def test_the_sweep_of_calls_has_both_loops_and_streams() -> None:
     assert describe_load(streams) == "32 connections, closed loop, 4 s, 1kB.bin, gRPC, 20 messages for each call"
     assert describe_load(unary) == "32 connections, closed loop, 4 s, 1kB.bin, gRPC"
     assert all(point.grpc and not point.why_alone and not point.has_outcome for point in (unary, rate, streams))
-    assert [point.name for point in load_sweep("grpc-quick")[1].expanded()] == ["rate-500", "streams"]
+    assert [point.name for point in load_sweep("grpc-quick")[1].expanded()] == ["rate-250", "streams"]
 
 
 def test_the_script_calls_the_name_and_the_port_of_the_load() -> None:
