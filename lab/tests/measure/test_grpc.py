@@ -196,7 +196,7 @@ def test_calls_have_a_regime_of_their_own_in_pairs_too() -> None:
 
 def test_the_sweep_of_calls_has_both_loops_and_streams() -> None:
     unary, rate, streams = load_sweep("grpc")[1].expanded()
-    assert (unary.rate_rps, rate.rate_rps, streams.rate_rps) == (None, 500, None)
+    assert (unary.rate_rps, rate.rate_rps, streams.rate_rps) == (None, 250, None)
     assert describe_load(streams) == "32 connections, closed loop, 4 s, 1kB.bin, gRPC, 20 messages for each call"
     assert describe_load(unary) == "32 connections, closed loop, 4 s, 1kB.bin, gRPC"
     assert all(point.grpc and not point.why_alone and not point.has_outcome for point in (unary, rate, streams))
