@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jsonschema
-import kubernetes_validate
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from kubernetes_validate.utils import schema_contents
+from referencing import Registry, Resource
 
 from lab.base.errors import UsageError
 from lab.model.variants import kustomize
@@ -28,9 +31,44 @@ from lab.model.variants.variants import covering_names, load_chain, objects_of
 
 KUBERNETES = "1.34"
 """The version of Kubernetes whose schemas are used."""
+FOLDER = f"kubernetes-json-schema/v{KUBERNETES}.0-local-strict"
+"""The folder in the package kubernetes-validate with these schemas, which allow no unknown field."""
 
 Status = Literal["Valid", "Invalid", "Errors"]
 STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
+
+
+@cache
+def _read_definitions() -> Registry[Any]:
+    """Return the definitions that Kubernetes' schemas share, ready to be looked up: reading them takes longer than any validation."""
+    contents = schema_contents(f"{FOLDER}/_definitions.json", KUBERNETES)
+    return (Resource.from_contents(contents) @ Registry[Any]()).crawl()
+
+
+@cache
+def _make_validator(schemas: Path, kind: str, group: str, version: str) -> Validator:
+    """Return the strict validator of a kind of objects.
+
+    Args:
+        schemas: The folder with the schemas of kinds that Kubernetes itself does not have.
+        kind: The kind in lower case.
+        group: The first word of the API group; empty for Kubernetes' core.
+        version: The version of the API.
+
+    Raises:
+        FileNotFoundError: There is no schema of this kind.
+        SchemaError: The schema of a kind that Kubernetes does not have is no JSON schema.
+
+    """
+    name = f"{'-'.join([kind, *filter(None, [group]), version])}.json"
+    try:
+        schema = schema_contents(f"{FOLDER}/{name}", KUBERNETES)
+    except FileNotFoundError:
+        schema = json.loads((schemas / name).read_text(encoding="utf-8"))
+        kind_of_schema = validator_for(schema)
+        kind_of_schema.check_schema(schema)
+        return kind_of_schema(schema, format_checker=jsonschema.FormatChecker())
+    return jsonschema.Draft202012Validator(schema, registry=Resource.from_contents(schema) @ _read_definitions())
 
 
 @cache
@@ -50,11 +88,8 @@ def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
     group, _, version = item["apiVersion"].rpartition("/")
     path = schemas / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
     try:
-        try:
-            kubernetes_validate.validate(item, KUBERNETES, strict=True)
-        except kubernetes_validate.SchemaNotFoundError:
-            schema = json.loads(path.read_text(encoding="utf-8"))
-            jsonschema.validate(item, schema, format_checker=jsonschema.FormatChecker())
+        validator = _make_validator(schemas, item["kind"].lower(), group.split(".")[0], version)
+        validator.validate(item)
     except jsonschema.ValidationError as error:
         place = "".join(f"/{step}" for step in error.absolute_path)
         return "Invalid", f"{place or '/'}: {error.message}"
