@@ -73,8 +73,11 @@ def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict])
     by_knobs: dict[tuple[str, ...], list[TuningStep]] = {(name,): [] for name in knobs.knob_names()}
     for step in (step for step in steps if step.knobs and {(name,) for name in step.knobs} <= by_knobs.keys()):
         by_knobs.setdefault(tuple(sorted(step.knobs)), []).append(step)
-    rules = claims.rules()
-    settings = [_make_setting(names, _rank(of_knobs), verdicts, rules) for names, of_knobs in by_knobs.items()]
+    rules, variant_of = claims.rules(), variants.map_components()
+    settings = [
+        _make_setting(names, variant_of[names[0]], _rank(of_knobs), verdicts, rules)
+        for names, of_knobs in by_knobs.items()
+    ]
     return sorted(settings, key=lambda setting: ([*ADVICE].index(setting["verdict"]), setting["name"]))
 
 
@@ -105,6 +108,7 @@ def _rank(steps: Sequence[TuningStep]) -> list[list[TuningStep]]:
 
 def _make_setting(
     names: Sequence[str],
+    unmeasured: str,
     ranked: Sequence[Sequence[TuningStep]],
     verdicts: Sequence[ClaimVerdict],
     rules: Mapping[str, Sequence[claims.ClaimRule]],
@@ -113,13 +117,14 @@ def _make_setting(
 
     Args:
         names: The names of the setting's knobs.
+        unmeasured: The variant to measure if no run has the setting.
         ranked: The setting's tuning steps in groups, as `_rank` returns them.
         verdicts: The verdicts of the published claims.
         rules: Id of a claim → its rules.
 
     """
     own = [knobs.load_knob(name) for name in names]
-    arms = [step.arm for group in ranked for step in group] or [naming.find_present_name(names[0])]
+    arms = [step.arm for group in ranked for step in group] or [unmeasured]
     name = names[0] if len(own) == 1 else arms[0]
     effects, *others = [[_describe(step) for step in group] for group in ranked] or [[]]
     target = next(

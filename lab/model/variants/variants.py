@@ -257,9 +257,16 @@ def covering_names(manifests: Path = MANIFESTS) -> list[str]:
     component to one of the parents that its annotation `lab/on` names, or else to the default root.
     """
     used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
-    listed = {split_name(name)[1][-1]: name for name in reversed(variant_names(manifests)) if split_name(name)[1]}
     unused = [knob for knob in knob_names(manifests) if knob not in used]
-    return [*overlay_names(manifests), *(listed.get(knob, find_present_name(knob, manifests)) for knob in unused)]
+    variant_of = map_components(manifests)
+    return [*overlay_names(manifests), *(variant_of[knob] for knob in unused)]
+
+
+def map_components(manifests: Path = MANIFESTS) -> dict[str, str]:
+    """Return component (setting) → a variant that adds it: to a parent in its annotation `lab/on`, or else to the default root."""
+    roots = {knob: find_present_name(knob, manifests) for knob in knob_names(manifests)}
+    names = [name for name in reversed(variant_names(manifests)) if split_name(name)[1]]
+    return roots | {split_name(name)[1][-1]: name for name in names}
 
 
 def objects_of(name: str, manifests: Path = MANIFESTS) -> kustomize.Objects:

@@ -352,6 +352,8 @@ def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> Meas
     part = replace(part, holds=lies(low, high), why=reason)
     if part.holds is not None:
         return part
+    if part.boots > 1:
+        return replace(part, remedy="a run on another boot would narrow the interval, which is over boots")
     if lies(value, value) is None:  # open however narrow the interval is
         remedy = "a generator that is not the limit would decide"
         return replace(part, remedy=remedy) if any(hidden) else replace(part, more=MAX_BLOCKS + 1)

@@ -28,6 +28,7 @@ from lab.model.variants.variants import (
     load_chain,
     load_overlay,
     load_variant,
+    map_components,
     reference_name,
 )
 from lab.records.sweep_files import load_sweep
@@ -586,3 +587,10 @@ def test_a_selector_that_selects_nothing_is_an_error(tmp_path: Path) -> None:
         load_variant("okd-edge", manifests)
     left = [item["metadata"]["name"] for item in load_variant("okd-routes-10").manifests if item["kind"] == "Route"]
     assert left == [f"bench-{number:04}" for number in range(10)], "a patch may delete what it is for"
+
+
+def test_a_component_is_added_to_the_parent_that_its_file_names_or_else_to_its_root() -> None:
+    variant_of = map_components()
+    assert variant_of["haproxy-h2-window-1m"] == "haproxy+gateway-tls++haproxy-h2-window-1m"
+    assert variant_of["use-gzip"] == "ingress-nginx+use-gzip"
+    assert variant_of.keys() == set(knob_names())
