@@ -13,7 +13,7 @@
       python = pkgs: pkgs.python3.withPackages (p: with p; [
         certifi crossplane cryptography hypothesis ipython jinja2 jsonschema jupyterlab kubernetes
         kubernetes-validate markdown-it-py nbclient nbformat numpy plotly polars prometheus-client psutil pydantic pytest
-        pytest-xdist pyyaml rich scipy types-pyyaml urllib3 websocket-client zstandard
+        pytest-xdist pyyaml referencing rich scipy types-pyyaml urllib3 websocket-client zstandard
       ]);
       tools = pkgs: with pkgs; [
         (bats.withLibraries (p: [ p.bats-assert p.bats-support ]))
