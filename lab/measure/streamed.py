@@ -27,8 +27,8 @@ Counts = Mapping[str, int]
 
 
 @dataclass(slots=True)
-class StreamedRegime(SteadyRegime):
-    """The way to make and judge a load with streams of Server-Sent Events or with WebSockets, for one sample."""
+class CountedRegime(SteadyRegime):
+    """The way to make a load whose counts are to be compared with those of the backend, for one sample."""
 
     _counts: list[Counts] = field(default_factory=list[Counts])
     """The backend's counts before and after the load."""
@@ -62,6 +62,11 @@ class StreamedRegime(SteadyRegime):
             return ended
 
         return SteadyRegime.run(self, warm_up, counted, folder)
+
+
+@dataclass(slots=True)
+class StreamedRegime(CountedRegime):
+    """The way to make and judge a load with streams of Server-Sent Events or with WebSockets, for one sample."""
 
     def findings(self, run: LoadRun) -> LoadFindings:
         """Judge the load after it has ended, and compute the delays and cuts of its streams.

@@ -46,25 +46,21 @@ def _read_definitions() -> Registry[Any]:
 
 
 @cache
-def _make_validator(schemas: Path, kind: str, group: str, version: str) -> Validator:
+def _make_validator(path: Path) -> Validator:
     """Return the strict validator of a kind of objects.
 
     Args:
-        schemas: The folder with the schemas of kinds that Kubernetes itself does not have.
-        kind: The kind in lower case.
-        group: The first word of the API group; empty for Kubernetes' core.
-        version: The version of the API.
+        path: The file with the schema of the kind, if Kubernetes itself does not have it. Kubernetes' own have the same file names.
 
     Raises:
         FileNotFoundError: There is no schema of this kind.
         SchemaError: The schema of a kind that Kubernetes does not have is no JSON schema.
 
     """
-    name = f"{'-'.join([kind, *filter(None, [group]), version])}.json"
     try:
-        schema = schema_contents(f"{FOLDER}/{name}", KUBERNETES)
+        schema = schema_contents(f"{FOLDER}/{path.name}", KUBERNETES)
     except FileNotFoundError:
-        schema = json.loads((schemas / name).read_text(encoding="utf-8"))
+        schema = json.loads(path.read_text(encoding="utf-8"))
         kind_of_schema = validator_for(schema)
         kind_of_schema.check_schema(schema)
         return kind_of_schema(schema, format_checker=jsonschema.FormatChecker())
@@ -88,8 +84,7 @@ def _validate_object(schemas: Path, text: str) -> tuple[Status, str]:
     group, _, version = item["apiVersion"].rpartition("/")
     path = schemas / f"{'-'.join([item['kind'].lower(), *filter(None, [group.split('.')[0]]), version])}.json"
     try:
-        validator = _make_validator(schemas, item["kind"].lower(), group.split(".")[0], version)
-        validator.validate(item)
+        _make_validator(path).validate(item)
     except jsonschema.ValidationError as error:
         place = "".join(f"/{step}" for step in error.absolute_path)
         return "Invalid", f"{place or '/'}: {error.message}"

@@ -316,7 +316,8 @@ class LocalSystem:
     def processes(self, role: Role) -> list[int]:
         """Return the ids of all processes of a role; `generator` means the load generators.
 
-        `lab` means this process, and those that hold packets for a delay on the client's link. Programs that a proxy system starts for a moment only are left out.
+        `lab` means this process, and those that hold packets for a delay on the client's link. Programs that a proxy
+        system starts for a moment only are left out.
         """
         if role == "lab":
             return [
