@@ -2,8 +2,9 @@
 
     python -m lab.tests.summary FOLDER [EVERYDAY]
 
-Exit status 1 when something failed, or when nothing was run. Of the reports in EVERYDAY the tests that took long are named on
-stderr: by the clock, which a busy machine stretches, so they fail nothing.
+Exit status 1 when something failed, or when nothing was run. What failed is named again on stderr, with the last line of its
+reason, for it may stand thousands of lines above. Of the reports in EVERYDAY the tests that took long are named there, too: by the
+clock, which a busy machine stretches, so they fail nothing.
 """
 
 from __future__ import annotations
@@ -28,17 +29,33 @@ def count(folder: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def failures(folder: Path) -> Iterator[str]:
+    """`file: test: last line of its reason` for each test case that failed, in all the XML files below a folder."""
+    for report in sorted(folder.rglob("*.xml")):
+        for case in ET.parse(report).iter("testcase"):
+            for child in case:
+                if child.tag in {"failure", "error"}:
+                    lines = (child.text or child.get("message") or "no reason given").strip().splitlines()
+                    yield f"{name_of(case)}: {lines[-1].strip()}"
+
+
 def slow(folder: Path) -> Iterator[tuple[float, str]]:
     """(seconds, file: test) of those that took long, of one report's folder."""
     for report in folder.rglob("*.xml"):
         for case in ET.parse(report).iter("testcase"):
             if (took := float(case.get("time", 0))) > LONG_S:
-                yield took, f"{Path(case.get('classname', '')).name}: {case.get('name')}"
+                yield took, name_of(case)
+
+
+def name_of(case: ET.Element) -> str:
+    return f"{Path(case.get('classname', '')).name}: {case.get('name')}"
 
 
 def main(folder: Path, everyday: Path | None) -> int:
     for took, name in sorted(slow(everyday), reverse=True) if everyday else ():
         print(f"{took:.1f} s  {name}", file=sys.stderr)  # noqa: T201  (a program of the tests)
+    for line in failures(folder):
+        print(f"failed: {line}", file=sys.stderr)  # noqa: T201
     passed, failed, skipped = count(folder)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")  # noqa: T201
     return 1 if failed or not passed else 0
