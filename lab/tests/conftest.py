@@ -26,7 +26,9 @@ def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: igno
 
     def there(place: str, name: str, module: str, version: str) -> programs.Program:
         if programs.find_go_program(name) is None:
-            pytest.skip(f"{name} is not built here: `just test --all` has it built, as scripts/bring {name} does")
+            pytest.skip(
+                f"{name} is not built here: `just test --long controllers` has it built, as scripts/bring {name} does"
+            )
         return built(place, name, module, version)
 
     monkeypatch.setattr(programs, "provide_go_program", there)
