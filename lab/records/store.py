@@ -154,6 +154,16 @@ def run_names(folder: Path | None = None) -> list[str]:
     return [name for name in names if has_file(folder / name, RUN)]
 
 
+def _find_committed(run_id: str) -> Path | None:
+    """Return the folder of the committed run with an id, which is not the folder's name; None if there is none."""
+    beginning = f'"id": "{run_id}"'.encode()
+    for file in sorted(reference_folder().rglob(RUN)):
+        with file.open("rb") as text:
+            if beginning in text.read(512):
+                return file.parent
+    return None
+
+
 def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
     """Return the error for a name that is not a run's, with a remedy that depends on what the name is.
 
@@ -248,6 +258,8 @@ class RunStore:
     def open(cls, name: str) -> RunStore:
         """Open a run by its name, or by the path of its folder (a text with a slash).
 
+        The name is that of a folder in `runs_folder()`, or the id of a committed run, as pages print it.
+
         Raises:
             UsageError: There is no such run, or it is damaged.
 
@@ -257,6 +269,8 @@ class RunStore:
             recorded, ablation = ((folder / file).is_file() for file in (RUN, ABLATION))
         except OSError as error:
             raise make_unreadable_error(folder, error, "make it readable for you, or name another run") from None
+        if not recorded and not ablation and (committed := _find_committed(name)):
+            folder, recorded = committed, True
         if not recorded:
             raise _explain_bad_name(name, folder, ablation)
         remedy = "restore it from a copy; the samples beside it are untouched"

@@ -282,12 +282,12 @@ def choose_rows(
 
     """
     selected: list[ComparedRow] = []
-    left_out: list[str] = []
+    places_of: dict[str, list[str]] = {}
     for row in rows:
         if bounds.of(row) is None:
             continue
         if reason := next((reason for reason in (GIVEN_RATE, FOLLOWS) if reason in row.notes), ""):
-            left_out.append(f"{row.place}: {row.title}: {reason}")
+            places_of.setdefault(f"{row.title}: {reason}", []).append(row.place)
             continue
         gated, reason = (
             row,
@@ -309,10 +309,10 @@ def choose_rows(
         if gated is not row:
             reason = UNBOUNDED if row.bound else reason
             stands = "" if reason == LIMITED else f"; {find_metric(gated.metric).title} stands for it"
-            left_out.append(f"{row.place}: {row.title}: {reason}{stands}")
+            places_of.setdefault(f"{row.title}: {reason}{stands}", []).append(row.place)
         if gated not in selected:
             selected.append(gated)
-    return selected, left_out
+    return selected, [f"{sentence} ({', '.join(places)})" for sentence, places in places_of.items()]
 
 
 def mark_undetectable(

@@ -11,6 +11,7 @@ every run, so that CI can show its history; the suite names the runs:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from xml.etree import ElementTree as ET
 
 from rich.text import Text
@@ -18,7 +19,19 @@ from rich.text import Text
 from lab.analysis.explain.gate import MEASURE_MISSING, conclude, format_missing
 from lab.analysis.judge.comparison import format_change
 from lab.analysis.judge.gate import Gate, GateVerdict
-from lab.report.grid import Grid, Part, Sentences, TableCell, TableRow, make_columns, make_row, make_sentence
+from lab.report.grid import (
+    Fold,
+    Grid,
+    Heading,
+    Notes,
+    Part,
+    Sentences,
+    TableCell,
+    TableRow,
+    make_columns,
+    make_row,
+    make_sentence,
+)
 
 WORDS = {"regression": "REGRESSION", "inconclusive": "inconclusive", "passed": "passed"}
 HEADS = {"regression": "Regression", "inconclusive": "Inconclusive in part", "passed": "Passed"}
@@ -28,7 +41,7 @@ UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab 
 
 
 def page(gate: Gate, strict: bool) -> list[Part]:
-    """Return the page of a gate (a comparison that fails on a regression): a table, what did not pass, and the verdict.
+    """Return the page of a gate (a comparison that fails on a regression): the verdict, a table, what did not pass and why.
 
     In Markdown, which a CI job shows as its summary or a comment, the page begins with a heading.
 
@@ -37,37 +50,52 @@ def page(gate: Gate, strict: bool) -> list[Part]:
         strict: Whether the gate also fails if something is inconclusive.
 
     """
-    rows: list[TableRow] = []
+    base, other = gate.comparison.base, gate.comparison.other
+    usual = Counter(gated.row.pair[0] for gated in gate.rows).most_common(1)[0][0]
+    narrow: list[TableRow] = []
+    wide: list[TableRow] = []
     for gated in gate.rows:
-        base, other = gated.row.pair
         change = format_change(gated.row, gated.row.estimate) if gated.row.estimate else "–"
-        arms = other if base == other else f"{other} against {base}"
         text = WORDS[gated.verdict] if gated.decides else "does not decide"
         verdict = TableCell(text, STYLES[gated.verdict], strong=gated.verdict == "regression")
-        rows.append(make_row(gated.row.point.name, arms, gated.metric, change, gated.bound, verdict))
-    unpassed: list[tuple[GateVerdict, str, str]] = [
-        (gated.verdict, f"{gated.name}: {gated.said}", gated.do)
-        for gated in (*gate.of("regression"), *gate.of("inconclusive"))
-    ]
+        arm = _shorten(" against ".join(dict.fromkeys(reversed(gated.row.pair))), usual)
+        point, cells = Heading(gated.row.point.name), (gated.metric, change, gated.bound, verdict)
+        narrow.append(make_row(*cells, under=[point, Heading(arm, inner=True)]))
+        wide.append(make_row(arm, *cells, under=[point]))
+    unpassed: dict[tuple[GateVerdict, str], list[str]] = {}
+    for gated in (*gate.of("regression"), *gate.of("inconclusive")):
+        unpassed.setdefault((gated.verdict, gated.do), []).append(_shorten(f"{gated.name}: {gated.said}", usual))
     if gate.missing:
-        unpassed.append(("inconclusive", format_missing(gate), MEASURE_MISSING))
+        unpassed.setdefault(("inconclusive", MEASURE_MISSING), []).append(format_missing(gate))
     lines: list[Text] = []
     list_items: list[str] = []
-    for verdict, text, remedy in unpassed:
-        lines += [Text.assemble((f"{WORDS[verdict]}: ", STYLES[verdict]), text), Text(f"  → {remedy}")]
-        list_items.append(f"- **{WORDS[verdict]}**: {text}. {remedy[0].upper()}{remedy[1:]}.")
-    lines += [Text(note, style="dim") for note in gate.footnotes]
-    list_items += [f"- {note}" for note in gate.footnotes]
-    base, other = gate.comparison.base, gate.comparison.other
-    runs = f"{base.id}: paired by block" if gate.comparison.paired else f"{base.id} → {other.id}: two runs, unpaired"
-    heads = make_columns(("point", "arm", "metric", "change", "bound", "verdict"), left=(0, 1, 2, 3, 5))
+    for (kind, remedy), texts in unpassed.items():
+        lines += [Text.assemble((f"{WORDS[kind]}: ", STYLES[kind]), text) for text in texts]
+        lines.append(Text(f"  → {remedy}"))
+        list_items += [f"- **{WORDS[kind]}**: {text}." for text in texts]
+        list_items[-1] += f" {remedy[0].upper()}{remedy[1:]}."
+    how = f"{base.id}: paired by block" if gate.comparison.paired else f"{base.id} → {other.id}: two runs, unpaired"
+    runs = " ".join(dict.fromkeys((base.id, other.id)))
+    notes = [_shorten(note, usual) for note in gate.footnotes]
+    always = len(gate.comparison.notes) + len(gate.left_out)  # what differs between the runs, and what is not judged
+    heads = ("metric", "change", "bound", "verdict")
+    columns, wide_columns = make_columns(heads, left=(0, 1, 3)), make_columns(("arm", *heads), left=(0, 1, 2, 4))
+    status = gate.exit_status(strict)
     return [
         Sentences((), (f"### {HEADS[gate.verdict]}",)),
-        make_sentence(f"gate {runs}"),
-        Grid(heads, tuple(rows), blank=True),
-        Sentences(tuple(lines), tuple(list_items), blank=True),
         make_sentence(conclude(gate, strict), "bold"),
+        make_sentence(f"gate {how}; baseline {usual} where no other is named"),
+        Grid(columns, tuple(narrow), Fold((0, 1), (2, 3)), indent=4, blank=True, wide=Grid(wide_columns, tuple(wide))),
+        Sentences(tuple(lines), tuple(list_items), blank=True),
+        Sentences(tuple(Text(note, "dim") for note in notes[:always]), tuple(f"- {note}" for note in notes[:always])),
+        Notes(tuple(Text(note, "dim") for note in notes[always:]), elsewhere=f"just compare {runs}"),
+        *([make_sentence(f"exit status {status}: {HEADS[gate.verdict].lower()}", "bold")] if status else []),
     ]
+
+
+def _shorten(text: str, base: str) -> str:
+    """Return a text without ` against BASE`, which the page says once for all rows."""
+    return re.sub(rf" against {re.escape(base)}(?= at |$)", "", text)
 
 
 def make_junit_xml(gate: Gate, strict: bool) -> bytes:

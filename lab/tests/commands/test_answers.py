@@ -261,7 +261,7 @@ def test_contributors_verbs_are_a_group_of_their_own() -> None:
 
 def test_a_regression_is_exit_1_of_a_run_or_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     slower = on_boot("quick-keepalive", tmp_path / "slower", "b", cost=1.5)
-    said = r"REGRESSION: keepalive against ingress-nginx at ceiling: CPU per request: \+5[0-9]\."
+    said = r"REGRESSION: keepalive at ceiling: CPU per request: \+5[0-9]\."
     answered(f"gate {slower} --max-regression 10% --again {RUN}", 1, [said], capsys)
     two = f"gate {RUN}:keepalive {slower}:keepalive --max-regression 10% --metric cpu_per_request"
     answered(two, 1, ["two runs, unpaired"], capsys)

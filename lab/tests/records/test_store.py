@@ -241,3 +241,8 @@ def test_usage_is_kept_to_the_microsecond(run: RunStore) -> None:
     kept = run.usage(sample)
     assert all(0 < abs(kept[name][0] - seen[name][0]) < 1e-6 for name in ("t_s", "cpu_s"))
     assert kept.equals(round_to_microseconds(kept))
+
+
+def test_a_committed_run_is_found_by_its_id() -> None:
+    committed = RunStore.open("data/reference/quick-keepalive")
+    assert RunStore.open(committed.record.id).folder == committed.folder.absolute()

@@ -271,7 +271,8 @@ def test_what_the_verdicts_leave_unsaid_is_a_footnote_in_every_form() -> None:
     moved = candidate(effects, planned, change=lost, facts=FACTS | {"kernel": "another"})
     found = gated(made("base", planned=planned, noise=0.01), FIVE, moved)
     printed = print_page(junit.page(found, strict=False))
-    for text in (printed, markdown_of(found, False), junit.make_junit_xml(found, False).decode()):
+    assert found.footnotes[0] in printed and "6 notes: just compare base candidate" in printed
+    for text in (markdown_of(found, False), junit.make_junit_xml(found, False).decode()):
         assert "keepalive at rate-1000: p99: the baseline itself, the same in both runs, moved by +" in text
         assert "other: 7 of 8 blocks: 1 invalid (steal)" in text
     assert found.footnotes[0].startswith("kernel: ")
@@ -475,7 +476,7 @@ def test_what_is_held_to_nothing_is_nothing_that_passed() -> None:
         (given, Bounds(None, {"failed": 0.0}), "the loads are steady.*--max-regression 5%"),
         (store, FIVE, "every load is disturbed.*--max-more failed=0"),
         (store, Bounds(None, {"terminating_s": 1.0}), "no row has terminating_s.*there are: failed"),
-        (given, Bounds(0.5, metrics=("rate",)), "keepalive against baseline at rate-1000: rate: the rate is given"),
+        (given, Bounds(0.5, metrics=("rate",)), "rate: the rate is given"),
     ):
         with pytest.raises(UsageError, match=f"(?s)nothing to gate: {said}"):
             gated(run, bounds)
@@ -567,9 +568,20 @@ def test_json_and_markdown_say_the_same_and_json_keeps_its_schema() -> None:
         assert all(row["worse_by"] <= row["worse_by_at_most"] for row in told["rows"])
     lines = markdown_of(gated(made(effects={"keepalive": 1.3}), FIVE), strict=False).splitlines()
     assert lines[0] == "### Regression"
-    assert len([line for line in lines if line.startswith("| ") and ":--" not in line]) == 1 + 4
-    assert next(line for line in lines if line.startswith("- **REGRESSION**: ")).endswith("shows every metric.")
-    assert lines[-1] == "4 regressions, 0 inconclusive, 0 passed: do not take this change as it is"
+    assert len([line for line in lines if line.startswith("| ") and ":--" not in line]) == 2 * 1 + 4, (
+        "a table for each load point"
+    )
+    listed = [line for line in lines if line.startswith("- **REGRESSION**: ")]
+    assert len(listed) == 4 and [line.endswith("shows every metric.") for line in listed] == [False] * 3 + [True]
+    assert lines[2] == "4 regressions, 0 inconclusive, 0 passed: do not take this change as it is"
+    assert lines[-1] == "exit status 1: regression"
+
+
+def test_the_page_of_many_arms_with_long_names_fits_and_begins_and_ends_with_the_result() -> None:
+    found = judge_gate(compare_runs(RunStore.open("data/reference/knobs-local"), None), Bounds(0.02), ())
+    lines = print_page(junit.page(found, strict=False)).splitlines()
+    assert lines[0] == conclude(found, strict=False) and lines[-1] == "exit status 1: regression"
+    assert max(map(len, lines)) <= 110 and not any("against ingress-nginx at" in line for line in lines)
 
 
 def test_commands_of_the_workflows_are_understood() -> None:
