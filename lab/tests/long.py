@@ -47,8 +47,10 @@ SOAKS = {
     "controllers": Soak(
         "the slow and inside tests of targets and systems, with Contour and Envoy Gateway, without which some skip",
         "half an hour, a quarter of it to build the two",
-        ("python", "-m", "pytest", "-q", "-m", "(slow or inside) and not (measures or long)", "--durations=20")
-        + tuple(f"lab/tests/{name}" for name in ("targets", "systems", "experiments/migration")),
+        (
+            *("python", "-m", "pytest", "-q", "-m", "(slow or inside) and not (measures or long)", "--durations=20"),
+            *("lab/tests/targets", "lab/tests/systems", "lab/tests/experiments/migration"),
+        ),
     ),
     "sabotage": Soak(
         "every overlay without each of its knobs", "about half an hour", ("python", "-m", "lab", "sabotage")
