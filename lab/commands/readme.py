@@ -15,6 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
@@ -35,6 +36,7 @@ from lab.model.variants.knobs import Check
 from lab.records.calibration import CalibrationFolder
 from lab.records.levels import SystemComponents, read_components
 from lab.records.store import RunStore
+from lab.report.grid import format_references, list_footnotes
 from lab.report.markdown import render_markdown
 from lab.report.tables import calibration, selfbench
 from lab.stats.paired import MIN_BLOCKS
@@ -269,19 +271,27 @@ def folder(path: Path) -> str:
 def _make_findings() -> str:
     """Return a Markdown table of the main findings of the committed runs: question, place, answer and advice.
 
+    A program that several findings ran has a number in the table, and its name below it.
     The file data/reference/findings.toml lists the findings.
     """
+    findings = list_findings(_runs())
+    programs = [name for name, times in Counter(finding.program for finding in findings).items() if times > 1]
+    numbers = {name: number for number, name in enumerate(filter(None, programs), 1)}
     rows: list[tuple[str, ...]] = []
-    for finding in list_findings(_runs()):
-        elsewhere = "".join(
-            f"; on {step.target} [{find_metric(step.metric).title} at {step.point} {step.text}](data/reference/{step.folder})"
-            for step in finding.elsewhere
-        )
+    for finding in findings:
+        elsewhere = ""
+        for step in finding.elsewhere:
+            place = f"{find_metric(step.metric).title} at {step.point} "
+            place = "" if place in finding.measured else place
+            elsewhere += f"; on {step.target} [{place}{step.text}](data/reference/{step.folder})"
         remark = f" ({finding.kept})" if finding.kept else ""
         answer = f"[**{find_answer(finding)[0]}**: {finding.measured}](data/reference/{finding.asked.run})"
         question = f"**{finding.asked.asks}** {finding.title}"
-        rows.append((question, finding.where, f"{answer}{elsewhere}{remark}", finding.advice))
-    return _make_table(("question", "where", "measured", "so"), rows)
+        mark = format_references([finding.program], numbers) if finding.program in numbers else ""
+        where = f"{finding.target} {mark}" if mark else finding.where
+        rows.append((question, where, f"{answer}{elsewhere}{remark}", finding.advice))
+    table = _make_table(("question", "where", "measured", "so"), rows)
+    return "\n".join([table, "", "; ".join(list_footnotes(numbers))])
 
 
 def _make_trust() -> str:
