@@ -242,7 +242,7 @@ class Evidence:
         all_samples: All samples of the run, valid or not.
         counted: (block, arm, point) → the solo sample used for results, for which the arm (variant) had the machine to
             itself.
-        beside: A phrase with the damaged runs that might have been used instead; empty if there are none.
+        damaged: A phrase with the damaged runs that might have been used instead; empty if there are none.
         unable: The variants that other runs of the same sweep and target could not measure, with the reasons.
 
     """
@@ -251,7 +251,7 @@ class Evidence:
     run: RunStore
     all_samples: tuple[Sample, ...]
     counted: Mapping[tuple[int, str, str], Sample] = field(repr=False)
-    beside: str = ""
+    damaged: str = ""
     unable: tuple[NotMeasured, ...] = ()
     _summaries: dict[bool, Summary] = field(default_factory=dict[bool, Summary], repr=False, compare=False)
 
@@ -467,7 +467,7 @@ class Evidence:
         gaps += f", {missing} of {len(planned)} planned not measured" if missing else ""
         shape = " (shape only)" if record.blocks < MIN_BLOCKS else ""
         title = f"{record.sweep} on {record.target}, {record.created_at[:10]}, {format_blocks(record.blocks)}{shape}"
-        return f"{record.id} ({self.name}): {title}{gaps}{self.beside}"
+        return f"{record.id} ({self.name}): {title}{gaps}{self.damaged}"
 
 
 def zero_s(requests: pl.DataFrame) -> float:
@@ -613,7 +613,7 @@ class Shelf:
             taken = matches[0] if shape else max(matches, key=lambda run: run.run.record.blocks >= MIN_BLOCKS)
             alike = select_runs(self.runs, [taken.run.record.sweep], target=taken.run.record.target)
             unable = tuple(item for run in alike if run is not taken for item in run.run.record.not_measurable)
-            return replace(taken, beside=hurt, unable=unable) if hurt or unable else taken
+            return replace(taken, damaged=hurt, unable=unable) if hurt or unable else taken
         on_target = f" on {target}" if target else ""
         node = target is None and any(map(sets_node, variants))
         command = rerun.bench(" ".join(variants) or "VARIANT", sweeps[0], "kind" if node else target)

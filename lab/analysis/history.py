@@ -71,7 +71,7 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
         ratio = METRICS[effect.metric].ratio
         if ratio and not effect.primary and effect.metric not in KEPT:
             continue
-        for estimate, scheme in ((effect.estimate, effect.scheme), (effect.beside, row.point.scheme)):
+        for estimate, scheme in ((effect.estimate, effect.scheme), (effect.pair_estimate, row.point.scheme)):
             if estimate is not None:
                 ends = estimate.interval or (None, None)
                 numbers = (

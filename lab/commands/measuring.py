@@ -476,7 +476,7 @@ def answer_plan(
     if options.json:
         runs = [plan_run(prepared.record, done) for prepared, done in ready]
         questions = [{"question": question, "command": command} for question, command in (related or {}).items()]
-        data = {"ablation": ablation, "runs": runs, "left_out": left_out, "beside": questions}
+        data = {"ablation": ablation, "runs": runs, "left_out": left_out, "questions": questions}
         with answer():
             print(PLAN.dumps(**data, duration_s=sum(run["duration_s"] for run in runs)))
     return 0

@@ -17,7 +17,7 @@ from lab.base.errors import MeasuringError
 from lab.base.validation import refuse_broken_rules
 from lab.disturbances import _changing
 from lab.disturbances._asked import SETTLE, await_answers, refuse_short_wait, reload_interval_s, status_fault
-from lab.disturbances._beside import FIXTURE, HoldingDisturbance
+from lab.disturbances._background import FIXTURE, HoldingDisturbance
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Response
 

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from lab.base.validation import refuse_broken_rules
 from lab.disturbances._asked import deployment, replicas
-from lab.disturbances._beside import HoldingDisturbance
+from lab.disturbances._background import HoldingDisturbance
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import HowToEnd
 

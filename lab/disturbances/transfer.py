@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from lab.base.errors import MeasuringError
 from lab.base.validation import refuse_broken_rules
-from lab.disturbances._beside import FIXTURE, K6Process, run_k6
+from lab.disturbances._background import FIXTURE, K6Process, run_k6
 from lab.model.disturbance import Disturbance, DisturbanceContext
 from lab.model.events import Event
 from lab.model.pages import PAGES

@@ -193,7 +193,7 @@ class DisruptedRegime:
         if acting.fault:
             self._faults.append((Reason.DISTURBANCE_FAILED, acting.fault))
         with _note_failure(self._faults, Reason.DISTURBANCE_FAILED, "beside the load: "):
-            self._context.beside.close()  # only now do background processes log what became of them
+            self._context.background.close()  # only now do background processes log what became of them
         after = _list_running(self.system)
         self._clocks.append(self.system.clock())
         with _note_failure(self._faults, Reason.EVENT_LOG):

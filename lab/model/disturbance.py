@@ -297,7 +297,7 @@ class DisturbanceContext:
     """A scratch folder for the outputs of what `Disturbable.popen` starts during the load."""
     find: Callable[[str], str]
     """A function that returns the path of a generator on the client's side, or raises MeasuringError without one."""
-    beside: ExitStack = field(default_factory=ExitStack)
+    background: ExitStack = field(default_factory=ExitStack)
     """The stack for what `prepare` starts: it runs during the load, in control runs too, and ends with it."""
     over: threading.Event = field(default_factory=threading.Event)
     """The flag that the load has ended."""

@@ -104,7 +104,7 @@ class StandIn(Record):
     ran: str = Field(
         description="the program and release that runs; {NAME}: a fact of the run, or a group of `shown_by`"
     )
-    beside: str = Field(
+    other_image: str = Field(
         default="", description="image of another container of the pod, without which it is no stand-in"
     )
     shown_by: dict[str, str] = Field(
@@ -195,7 +195,7 @@ def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[Stan
         stand_in
         for stand_in in load_stand_ins()
         if runs(stand_in.image)
-        and (not stand_in.beside or runs(stand_in.beside))
+        and (not stand_in.other_image or runs(stand_in.other_image))
         and target in (None, *stand_in.targets)
     ]
 

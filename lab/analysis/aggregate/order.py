@@ -62,7 +62,7 @@ class OrderTest:
 
     Attributes:
         arm: The name of the arm (variant in the run).
-        beside: The name of the arm on the other side of the pair (two arms measured at once); empty for an arm measured
+        partner: The name of the arm on the other side of the pair (two arms measured at once); empty for an arm measured
             alone.
         point: The name of the load point.
         metric: The metric's name in the catalogue.
@@ -75,7 +75,7 @@ class OrderTest:
     """
 
     arm: str
-    beside: str
+    partner: str
     point: str
     metric: str
     by: str
@@ -86,7 +86,7 @@ class OrderTest:
     @property
     def text(self) -> str:
         """The phrase for people about an order test: arm (variant), load point, the metric's mean in each group, and p-values."""
-        place = f"{self.arm}{f' beside {self.beside}' if self.beside else ''} at {self.point}"
+        place = f"{self.arm}{f' beside {self.partner}' if self.partner else ''} at {self.point}"
         metric = find_metric(self.metric)
         parts = [
             f"{metric.with_unit(mean)} {_describe_label(label, self.by)} ({count} blocks)"

@@ -510,7 +510,7 @@ def format_effect(effect: Effect) -> str:
     `equivalent:` or `?` (inconclusive) precedes an effect with that decision. An effect without a decision is in
     brackets.
     """
-    metric, estimate, pair_estimate = find_metric(effect.metric), effect.estimate, effect.beside
+    metric, estimate, pair_estimate = find_metric(effect.metric), effect.estimate, effect.pair_estimate
     if effect.decision is Decision.BIMODAL:
         return f"{metric.short} two clusters"
     if estimate is None and pair_estimate is not None:

@@ -71,7 +71,7 @@ class Effect:
             all others together. It is None if the effect is not judged.
         scheme: The kind of pair (two arms measured at once) that gives the effect; None if solo samples (each arm
             measured alone) give it.
-        beside: The pair's effect, if there is a pair but solo samples decide; otherwise None.
+        pair_estimate: The pair's effect, if there is a pair but solo samples decide; otherwise None.
         level_s: For a metric of CPU time per request, the baseline's CPU seconds per request. They come from solo
             samples or, if there are none, from the pair. None for other metrics, or if unknown.
 
@@ -87,7 +87,7 @@ class Effect:
     bound: bool = False
     holm_p: float | None = None
     scheme: Scheme | None = None
-    beside: stats.Estimate | None = None
+    pair_estimate: stats.Estimate | None = None
     level_s: float | None = None
 
     @property

@@ -215,7 +215,7 @@ def compute_misleading_gaps(row: SummaryRow) -> dict[str, float]:
     """
     gaps: dict[str, float] = {}
     for effect in row.effects if row.base is not None else ():
-        pair = effect.estimate if effect.scheme is not None else effect.beside
+        pair = effect.estimate if effect.scheme is not None else effect.pair_estimate
         own, base = (cell.shown(effect.metric) for cell in (row.cell, row.base) if cell is not None)
         if pair is not None and pair.interval is not None and own and base:
             ratio, (low, high), slack = log(own / base), pair.interval, log1p(CONTRADICTION_SHARE)

@@ -39,7 +39,7 @@ class OwnedKnob:
     """The variant without a baseline that the knob is put on."""
     owners: tuple[Overlay, ...] = ()
     """The overlays of the subject that list the knob."""
-    beside: bool = False
+    for_comparison: bool = False
     """The mark of a knob that is only present for comparison with others, and excluded from cumulative variants."""
     cumulative: bool = True
     """The mark of a knob that is also measured cumulatively; overlays besides its owners may then measure it alone."""
@@ -97,7 +97,7 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
                 owned = knobs.get(key) or OwnedKnob(load_knob(knob, manifests), overlays[0].name)
                 owners = {owner.name: owner for owner in (*owned.owners, overlay)}
                 for_comparison = study and owned.knob.study is None
-                knobs[key] = OwnedKnob(owned.knob, owned.root, tuple(owners.values()), beside=for_comparison)
+                knobs[key] = OwnedKnob(owned.knob, owned.root, tuple(owners.values()), for_comparison=for_comparison)
     if not knobs:
         raise UsageError("ablate", f"no knobs: {', '.join(subjects)}", "name a variant that has some: `just list`")
     return list(knobs.values())
@@ -159,7 +159,7 @@ def plan_steps(
         if refused:
             reasons.append(f"alone: {refused}")
         prefix = "one at a time only: " if owned.cumulative else ""
-        if owned.beside:
+        if owned.for_comparison:
             reasons.append(f"{prefix}it is there for others to be compared with")
         elif owned.cumulative and (rivals := clashes.get((root, knob.name))):
             reasons.append(f"{prefix}the same thing is set by {', '.join(rivals)}")
@@ -264,7 +264,7 @@ def _find_clashes(knobs: Sequence[OwnedKnob], overlays: Sequence[Overlay]) -> di
         parent = by_name.get(alone.baseline) if alone and alone.baseline else None
         compared = parent.own_knobs if parent else ()
         for rival in knobs:
-            if rival.root != owned.root or rival.beside or rival.knob.name in compared:
+            if rival.root != owned.root or rival.for_comparison or rival.knob.name in compared:
                 continue
             if any(values.get(check.subject, check.value) != check.value for check in rival.knob.readback):
                 clashes.setdefault((owned.root, owned.knob.name), []).append(rival.knob.name)

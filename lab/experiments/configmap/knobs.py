@@ -137,7 +137,7 @@ def _write_component(item: KeySetting, manifests: Path) -> str:
         title = f"the whole file: {len(short_values)} keys"
     elif len(short_values) == 1:
         title += f" (shipped {KEYS[next(iter(short_values))].default or 'empty'})"
-    objects = {f"named-{number}.yaml": text for number, text in enumerate(item.beside)}
+    objects = {f"named-{number}.yaml": text for number, text in enumerate(item.other_objects)}
     texts = {**objects, **{f"{key}.txt": value for key, value in item.values.items()}}
     # As files, so that no quote and no line of a snippet is lost.
     merged = {CONFIGMAP: [f"{key}={key}.txt" for key in item.values]}

@@ -70,7 +70,7 @@ class FileSettings:
 
     data: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    beside: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
+    named_objects: Named = field(default_factory=dict[tuple[str, str], Mapping[str, str]])
     """The content of the file's other ConfigMaps and Secrets by kind and name; the keys may name them."""
     documents: tuple[Value, ...] = ()
     """The documents of the file, without exception."""

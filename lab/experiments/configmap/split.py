@@ -68,7 +68,7 @@ class KeySetting:
     needs: Mapping[str, str]
     root: str
     whole: bool = False
-    beside: tuple[str, ...] = ()
+    other_objects: tuple[str, ...] = ()
     """The objects that the setting's values name, as JSON."""
     label: str = ""
     """The setting's name, where it is not made from its keys."""
@@ -133,7 +133,7 @@ class Split:
     """
     remarks: tuple[KeyNote, ...]
     """Notes about everything that is not measured, or is measured otherwise than its text suggests, and about the file."""
-    beside: tuple[str, ...] = ()
+    other_objects: tuple[str, ...] = ()
     """The objects that values of the file name, as JSON."""
     of_controller: tuple[str, ...] = ()
     """The keys that only the real controller can put into effect; empty where the target runs it."""
@@ -159,12 +159,12 @@ class Split:
         """
         accepted = {key: value for key, value in self.kept.items() if key not in without}
         roots = dict.fromkeys(_choose_root(accepted, item.root) for item in self.singles if len(accepted) > 1)
-        settings = [_build_setting(accepted, {}, root, self.beside, is_whole=True) for root in roots]
+        settings = [_build_setting(accepted, {}, root, self.other_objects, is_whole=True) for root in roots]
         for group, root in _group_keys(self.singles):
             values = {key: value for key, value in accepted.items() if key in group}
             alone = any(item.values == values and not item.needs for item in self.singles)
             if 1 < len(values) < len(accepted) and not alone:
-                settings.append(_build_setting(values, {}, _choose_root(values, root), self.beside))
+                settings.append(_build_setting(values, {}, _choose_root(values, root), self.other_objects))
         return [item for item in settings if item.checks]
 
 
@@ -308,7 +308,7 @@ def pair_files(old: Split, new: Split) -> list[KeySetting]:
     differing = [key for key in {**old.kept, **new.kept} if old.kept.get(key) != new.kept.get(key)]
     root = _ROOTS[any(KEYS[key].tls for key in differing), any(KEYS[key].behind for key in differing)]
     root = _choose_root(new.kept, _choose_root(old.kept, root))
-    settings = [_build_setting(side.kept, {}, root, side.beside, is_whole=True) for side in (old, new)]
+    settings = [_build_setting(side.kept, {}, root, side.other_objects, is_whole=True) for side in (old, new)]
     if unread := next((item for item in settings if item.values and not item.checks), None):
         fault = f"nothing shows whether {', '.join(unread.values)} is set: it cannot be read back"
         raise UsageError("--config", fault, "measure it on the controller: --target apiserver")
@@ -328,7 +328,7 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
         (new name as `namespace/name`, the object as JSON). Also None if `value` has no namespace.
 
     """
-    content = given.beside.get((kind, value.rpartition("/")[2]))
+    content = given.named_objects.get((kind, value.rpartition("/")[2]))
     if content is None or "/" not in value:
         return None
     name = f"your-{value.rpartition('/')[2]}"

@@ -57,7 +57,7 @@ def plan_migration(
     ]
     if content is not None and not given.data and not annotations:
         raise UsageError(place, "nothing to migrate", "\n  ".join(notes) or "it holds no settings")
-    keys, unknown = read_keys(given.data, given.beside)
+    keys, unknown = read_keys(given.data, given.named_objects)
     order = [name for name in given.data if name in keys]
     migrations = tuple(migrate(one_table, table.load_subjects(), keys, order, annotations) for one_table in tables)
     return MigrationPlan(place, given.data, unknown, tuple(names), tuple(notes), migrations)

@@ -145,7 +145,7 @@ def prepare(
     user = read_ingresses([(place, reading.decode_text(place, content, READER)) for place, content in files])
     content = dict(files).get(plan.place)
     settings = reading.FileSettings({}) if content is None else reading.read_settings(plan.place, content, READER)
-    data, extras, notes = realise_configmap(settings.data, settings.beside)
+    data, extras, notes = realise_configmap(settings.data, settings.named_objects)
     limit = parse_size(data.get("proxy-body-size", KEYS["proxy-body-size"].default)) or 0
     requests = unique([*make_catalogue(limit), *generate(user.paths), *own])
     baseline = _make_checked("ingress-nginx", load_variant(BASELINE, manifests), target, user, data, extras)

@@ -84,7 +84,7 @@ PLAN = JsonShape(
     JsonKey("ablation", None, AblationRecord | None),
     JsonKey("runs", None, tuple[RunRecord, ...]),
     JsonKey("left_out", None, tuple[NotMeasured, ...]),
-    JsonKey("beside", None, tuple[dict[Literal["question", "command"], str], ...]),
+    JsonKey("questions", None, tuple[dict[Literal["question", "command"], str], ...]),
     JsonKey("duration_s", None, float),
     parts=[JsonShape("AblationPlan", AblationRecord, "id subject steps notes"), RUN_PLAN],
     title="What `--plan --json` prints; seconds, bytes, requests per second, shares",

@@ -194,7 +194,7 @@ def _count_lines(rows: Sequence[grid.TableRow]) -> int:
 
 
 def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCell]:
-    metric, estimate = METRICS[effect.metric], effect.estimate or effect.beside
+    metric, estimate = METRICS[effect.metric], effect.estimate or effect.pair_estimate
     name = f"noise check ({effect.against})" if row.arm.role == "again" else row.arm.name
     yield TableCell(name, "bold" if row.arm.role == "variant" else "")
     yield metric.title
@@ -220,7 +220,7 @@ def _name_decision(effect: Effect) -> str:
         if interval is None:
             return Decision.NO_INTERVAL.value
         return PASSED if interval[0] <= 0 <= interval[1] else "failed"
-    if effect.estimate is None and effect.beside is not None:
+    if effect.estimate is None and effect.pair_estimate is not None:
         return "as a pair, which decides nothing here"
     decision = effect.decision.value
     return (

@@ -209,5 +209,5 @@ def test_pairs_of_different_systems_at_a_rate_decide_nothing() -> None:
     assert {row.arm.name for row in at_rate} == arms
     for row in at_rate:
         (effect,) = row.shown
-        assert effect.decision is Decision.NO_INTERVAL and effect.scheme is None and effect.beside is not None
+        assert effect.decision is Decision.NO_INTERVAL and effect.scheme is None and effect.pair_estimate is not None
         assert "between different systems a concurrent pair decides nothing" in " ".join(row.notes)

@@ -64,7 +64,7 @@ def only_pairs(_slot: Slot, sample: Sample) -> Sample | None:
 @pytest.mark.parametrize(("point", "scheme"), [("ceiling", "slices"), ("rate-1000", "together")])
 def test_where_the_two_were_a_pair_its_ratio_is_the_effect(point: str, scheme: str) -> None:
     found = effect(run(1.05), point=point)
-    assert (found.scheme, found.beside) == (scheme, None)
+    assert (found.scheme, found.pair_estimate) == (scheme, None)
     assert found.estimate is not None and found.estimate.n == BLOCKS
     assert found.estimate.ratio == pytest.approx(1.05, abs=0.01)
     assert found.estimate == effect(run(1.05, change=only_pairs), point=point).estimate
@@ -77,15 +77,18 @@ def test_a_cost_that_a_pair_shares_is_told_by_the_arms_alone_and_the_pair_stands
     assert found.estimate is not None and found.estimate.n == BLOCKS
     alone = effect(run(1.5, shared=True, change=lambda _, sample: None if sample.pair else sample))
     assert found.estimate == alone.estimate
-    assert found.beside is not None and found.beside == effect(run(1.5, shared=True, change=only_pairs)).beside
-    assert found.beside.n < stats.MIN_BLOCKS, "for a look only"
+    assert (
+        found.pair_estimate is not None
+        and found.pair_estimate == effect(run(1.5, shared=True, change=only_pairs)).pair_estimate
+    )
+    assert found.pair_estimate.n < stats.MIN_BLOCKS, "for a look only"
     opened = effect(run(1.5, of=planned(close=True)))
-    assert opened.scheme is None and opened.beside is not None and opened.note == effects.SHARED
+    assert opened.scheme is None and opened.pair_estimate is not None and opened.note == effects.SHARED
 
 
 def test_slices_tell_no_latency() -> None:
     found = effect(run(1.5), "p99")
-    assert found.scheme is None and found.beside is None
+    assert found.scheme is None and found.pair_estimate is None
     assert found.estimate is not None and found.estimate.n == ABSOLUTE_VALUE_BLOCKS
     assert not found.decision.judged
     given = effect(run(1.5), "p99", "rate-1000")

@@ -92,7 +92,10 @@ pairs = [one for one in found if one["pair"]]
 renewed = {tuple(one["pair"]["renewed"]["began"]) for one in pairs if one["pair"]["renewed"]}
 print(sorted({one["pair"]["side"] for one in pairs}), sorted({one["pair"]["scheme"] for one in pairs}), len(renewed) > 1)
 PYTHON
-  assert_output "['left', 'right'] ['slices', 'together'] True"
+  # A busy machine may not carry the rate for two sides at once: the probe says so, and solo samples are planned there.
+  local schemes="'slices', 'together'"
+  [[ $(cat "$LAB_RUNS"/*/run.json) != *"two sides at once are more than this target carries (probe)"* ]] || schemes="'slices'"
+  assert_output "['left', 'right'] [$schemes] True"
   run grep -rhoE 'keepalive_requests|somaxconn' "$LAB_RUNS"/*/readback
   assert_line keepalive_requests
   run left_over

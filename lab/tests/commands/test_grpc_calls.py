@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lab.model.samples import Reason, Sample
-from lab.records.store import RunStore, run_names
+from lab.model.samples import Sample
+from lab.tests.support.short_bench import BY_THE_MACHINE, measure
 
-ROOT = Path(__file__).parents[3]
 SHORT = """
 title = "a few calls"
 question = "?"
@@ -38,23 +34,14 @@ messages = 10
 duration_s = 1
 attempts = 1
 """
-BY_THE_MACHINE = {Reason.OTHER_PROCESSES, Reason.STEAL, Reason.GENERATOR_SATURATED, Reason.DROPPED, Reason.NOT_STEADY}
-"""The reasons against a sample that a busy machine gives, and not the proxy."""
 
 
-def measure(folder: Path, *words: str) -> Mapping[str, list[Sample]]:
+def measure_calls(folder: Path, variant: str) -> Mapping[str, list[Sample]]:
     """Arm → its samples, of a bench of one block with a few calls."""
     (folder / "short.toml").write_text(SHORT)
-    env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", "bench", *words, "--sweep", str(folder / "short.toml"), "--blocks", "1"],
-        env=env, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    (name,) = run_names(folder / "runs")
     by_arm: dict[str, list[Sample]] = {}
-    for sample in RunStore.open(str(folder / "runs" / name)).samples():
+    for sample in measure(folder, variant, "--sweep", str(folder / "short.toml")):
         by_arm.setdefault(sample.arm, []).append(sample)
-    assert by_arm, done.stdout + done.stderr
     return by_arm
 
 
@@ -67,7 +54,7 @@ def assert_answered(samples: list[Sample]) -> None:
 @pytest.mark.measures
 @pytest.mark.ends_within(180)
 def test_calls_are_answered_without_a_proxy(tmp_path: Path) -> None:
-    assert_answered(measure(tmp_path, "direct")["direct"])
+    assert_answered(measure_calls(tmp_path, "direct")["direct"])
 
 
 @pytest.mark.long
@@ -85,7 +72,7 @@ def test_calls_are_answered_without_a_proxy(tmp_path: Path) -> None:
     ],
 )
 def test_a_proxy_passes_calls_with_its_setting_alone(variant: str, baseline: str, tmp_path: Path) -> None:
-    by_arm = measure(tmp_path, variant)
+    by_arm = measure_calls(tmp_path, variant)
     assert_answered(by_arm[variant])
     assert {sample.valid for sample in by_arm[baseline]} == {False}
     assert all(sample.errors or "no call was answered" in sample.detail for sample in by_arm[baseline])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
+from lab.tests.support.short_bench import measure_valid
 
-ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.ends_within(900)
 EXACT_S = 0.001
 Outcomes = Mapping[tuple[str, str], Mapping[str, float | None]]
@@ -21,16 +17,7 @@ Outcomes = Mapping[tuple[str, str], Mapping[str, float | None]]
 
 def outcomes(folder: Path, *words: str) -> Outcomes:
     """(arm, point) → the outcome of the last sample that counts, of a bench of one block."""
-    env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", "bench", *words, "--blocks", "1"],
-        env=env, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    (name,) = run_names(folder / "runs")
-    samples = RunStore.open(str(folder / "runs" / name)).samples()
-    counted = {(sample.arm, sample.point.name): sample.outcome for sample in samples if sample.valid}
-    assert counted, done.stdout + done.stderr
-    return counted
+    return {(sample.arm, sample.point.name): sample.outcome for sample in measure_valid(folder, *words)}
 
 
 @pytest.mark.long

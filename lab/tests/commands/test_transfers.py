@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from lab.model.metrics import throughput
-from lab.records.store import RunStore, run_names
+from lab.tests.support.short_bench import measure_valid
 
-ROOT = Path(__file__).parents[3]
 WINDOW_BYTES, ROUND_TRIP_S = 2**16, 0.02
 
 
@@ -22,17 +18,8 @@ def list_throughputs(folder: Path, *words: str) -> Mapping[tuple[str, str], floa
 
     That one counts shows that the delay was within 1 ms of 20 ms: else nothing would have been loaded.
     """
-    env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", "bench", *words, "--blocks", "1"],
-        env=env, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    (name,) = run_names(folder / "runs")
-    samples = RunStore.open(str(folder / "runs" / name)).samples()
-    speeds = {(sample.arm, sample.point.name): throughput(sample) for sample in samples if sample.valid}
-    counted = {key: speed for key, speed in speeds.items() if speed is not None}
-    assert counted, done.stdout + done.stderr
-    return counted
+    speeds = {(sample.arm, sample.point.name): throughput(sample) for sample in measure_valid(folder, *words)}
+    return {key: speed for key, speed in speeds.items() if speed is not None}
 
 
 @pytest.mark.measures

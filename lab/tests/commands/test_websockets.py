@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from lab.records.store import RunStore, run_names
+from lab.tests.support.short_bench import measure_valid
 
-ROOT = Path(__file__).parents[3]
 SHORT = """
 title = "a few WebSockets"
 question = "?"
@@ -31,16 +27,7 @@ Outcome = Mapping[str, float | None]
 
 def outcomes(folder: Path, *words: str) -> Mapping[str, Outcome]:
     """Arm → the outcome of its last sample that counts, of a bench of one block."""
-    env = {**os.environ, "LAB_RUNS": str(folder / "runs"), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "lab", "bench", *words, "--blocks", "1"],
-        env=env, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    (name,) = run_names(folder / "runs")
-    samples = RunStore.open(str(folder / "runs" / name)).samples()
-    counted = {sample.arm: sample.outcome for sample in samples if sample.valid}
-    assert counted, done.stdout + done.stderr
-    return counted
+    return {sample.arm: sample.outcome for sample in measure_valid(folder, *words)}
 
 
 @pytest.mark.measures

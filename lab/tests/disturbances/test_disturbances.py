@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
-from lab.disturbances import DISTURBANCES, _beside, new_route
+from lab.disturbances import DISTURBANCES, _background, new_route
 from lab.disturbances._changing import HOST, build_endpoints, build_route, build_service
 from lab.disturbances.churn import Churn
 from lab.disturbances.new_route import NewRoute
@@ -332,13 +332,13 @@ def test_connections_are_held_from_before_the_load_until_after_it(
         yield
         system.note("let go")
 
-    monkeypatch.setattr(_beside, "hold_connections", held)
+    monkeypatch.setattr(_background, "hold_connections", held)
     context, system = context_of(baseline, tmp_path)
     disturbance = of(kind="kill", recovers_s=10, websockets=3, downloads=2)
     assert disturbance.fixtures == ("answers",)
     disturbance.prepare(context)
     performed(disturbance, context)
-    context.beside.close()
+    context.background.close()
     assert system.log == [(0.0, "held 3 2"), (5.0, "delete proxy"), (15.0, "let go")]
 
 

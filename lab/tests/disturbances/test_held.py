@@ -17,8 +17,8 @@ import polars as pl
 import pytest
 
 from lab.base.errors import MeasuringError
-from lab.disturbances import _beside
-from lab.disturbances._beside import K6Process, hold_connections
+from lab.disturbances import _background
+from lab.disturbances._background import K6Process, hold_connections
 from lab.disturbances.transfer import Transfer
 from lab.model.disturbance import DisturbanceContext
 from lab.model.endpoint import Endpoint, Response, Role
@@ -117,7 +117,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
     backend, proxy, sockets, first = free_port(), free_port(), free_port(), 30000
     folder = tmp_path_factory.mktemp("srv")
     ports = {"listen 8080": f"listen {backend}", "127.0.0.1:8080": f"127.0.0.1:{backend}"}
-    ports |= {"9000-9999": f"{first}-{first + 19}", str(_beside.PORT): str(sockets)}
+    ports |= {"9000-9999": f"{first}-{first + 19}", str(_background.PORT): str(sockets)}
     conf = backend_files(folder, ports)
     (folder / "proxy.conf").write_text(PROXY.format(run=folder / "run", port=proxy, backend=backend))
     system = Loopback(proxy=proxy, backend=backend)
@@ -125,7 +125,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loopback]:
         argv = ["nginx", "-e", "stderr", "-c", str(path)] + (["-g", "daemon off;"] if name == "backend" else [])
         system.nginx[name] = subprocess.Popen(argv)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_beside, "PORT", sockets)
+        patch.setattr(_background, "PORT", sockets)
         until(lambda: is_listening(backend) and is_listening(proxy), "nginx does not listen")
         yield system
     for process in system.nginx.values():
@@ -201,7 +201,7 @@ def test_connections_that_cannot_be_opened_are_no_disturbance(
 
 @pytest.mark.slow
 def test_who_holds_them_must_last(context: DisturbanceContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_beside, "LONGEST", "2s")
+    monkeypatch.setattr(_background, "LONGEST", "2s")
     with pytest.raises(MeasuringError, match="ended with status 0"), hold_connections(context, 2, 0):
         context.wait(3)
 

@@ -131,7 +131,7 @@ def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_
     annotated = (each.name for each in every_overlay() if each.study == key)
     assert {name for name in annotated if load_chain(name)[0].name in roots} <= set(names)
     found = knobs_of(names, MANIFESTS, study)
-    assert [each.beside for each in found] == [each.knob.study is None for each in found]
+    assert [each.for_comparison for each in found] == [each.knob.study is None for each in found]
 
 
 def test_another_overlay_says_so_if_at_most_one_knob_lies_between() -> None:

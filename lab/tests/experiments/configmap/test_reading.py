@@ -168,7 +168,7 @@ def test_objects_that_keys_may_name_are_read_with_it() -> None:
         f"kind: Secret\nmetadata: {{name: dh}}\ndata: {{dhparam.pem: {base64.b64encode(b'-----').decode()}, a: '?'}}"
     )
     given = read_settings("m.yaml", f"{MAP}---\n{secret}\n".encode(), INTO)
-    assert given.beside["Secret", "dh"] == {"dhparam.pem": "-----"}
+    assert given.named_objects["Secret", "dh"] == {"dhparam.pem": "-----"}
 
 
 TOKENS = ["{", "}", "[", ":", "- ", "\n", "\t", "&a ", "*a", "<<: ", "'", '"', "---\n", "|", "{{ x }}", "? ", "controller:", "kind: ConfigMap\n", "```\n", "```yaml\n", "<<EOF", "${X}", "!x ", "values", "set: ", "\x00", "~", "items:"]  # fmt: skip

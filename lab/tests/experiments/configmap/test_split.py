@@ -73,7 +73,7 @@ def test_keys_of_the_real_controllers_are_counted_and_left_out() -> None:
 
 
 def test_where_the_controller_runs_they_are_measured_and_read_back_from_its_configmap() -> None:
-    given = FileSettings(THEIRS, beside={("Secret", "dh"): {"dhparam.pem": "x"}})
+    given = FileSettings(THEIRS, named_objects={("Secret", "dh"): {"dhparam.pem": "x"}})
     found = split("mine.yaml", given, elsewhere=True)
     assert list(found.kept) == list(THEIRS) and "the real controller's" not in told(found)
     by_name = {next(iter(item.values)): item for item in found.singles}
@@ -81,7 +81,9 @@ def test_where_the_controller_runs_they_are_measured_and_read_back_from_its_conf
     assert (check.kind, check.name, check.value) == ("configmap", "use-forwarded-headers", "true")
     dh = by_name["ssl-dh-param"]
     assert (
-        dh.values == {"ssl-dh-param": "ingress-lab/your-dh"} and dh.root == OVER_TLS and "dhparam.pem" in dh.beside[0]
+        dh.values == {"ssl-dh-param": "ingress-lab/your-dh"}
+        and dh.root == OVER_TLS
+        and "dhparam.pem" in dh.other_objects[0]
     )
     whole = found.together()[0]
     assert {check.kind for check in whole.checks} == {"nginx", "configmap"} and whole.values.keys() == THEIRS.keys()

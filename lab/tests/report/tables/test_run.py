@@ -195,9 +195,9 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     effect = effect_of(small(), "keepalive", "p99")
     assert effect.decision is Decision.EQUIVALENT and effect.holm_p is not None and effect.holm_p < 0.05
     assert not effect.claimed and verdicts.format_effect(effect).startswith("equivalent: p99 −1.1 % [")
-    unled = replace(effect, estimate=None, decision=Decision.NOT_JUDGED, beside=effect.estimate)
+    unled = replace(effect, estimate=None, decision=Decision.NOT_JUDGED, pair_estimate=effect.estimate)
     assert verdicts.format_effect(unled).startswith("p99 – (as a pair −1.1 % [")
-    assert verdicts.format_effect(replace(unled, beside=None)) == "p99 –"
+    assert verdicts.format_effect(replace(unled, pair_estimate=None)) == "p99 –"
     (verdict,) = verdicts.make_verdicts(small())
     assert (verdict.kind, verdict.snippet) == ("same", "")
     said = "keepalive: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["

@@ -184,7 +184,7 @@ class HoldingDisturbance(Disturbance):
         This is also done in control runs (runs of the same load without the disruption). So what happens to the
         connections in runs with the disruption, but not in control runs, is caused by the disruption.
         """
-        context.beside.enter_context(hold_connections(context, self.websockets, self.downloads))
+        context.background.enter_context(hold_connections(context, self.websockets, self.downloads))
 
 
 @contextmanager
