@@ -287,7 +287,7 @@ def _make_findings() -> str:
 def _make_trust() -> str:
     """Return a Markdown table of the findings (answered questions) that were measured on several targets, with the effect on each.
 
-    A target is where systems run. The table shows whether results of the default target hold elsewhere.
+    A target is where systems run. The table shows whether results of the default target hold elsewhere. Each effect links its run.
     """
     rows: list[tuple[str, ...]] = []
     for finding in list_findings(_runs()):
@@ -298,7 +298,10 @@ def _make_trust() -> str:
                 for step in list_steps([_find_run(finding.asked.run)], ())
                 if step.arm == finding.asked.arm and step.point == finding.asked.point
             )
-            texts = {target: step.text for target, step in (*measured.items(), (finding.target, own))}
+            texts = {
+                target: f"[{step.text}](data/reference/{step.folder})"
+                for target, step in (*measured.items(), (finding.target, own))
+            }
             cells = (texts.get(target, "not measured") for target in ("local", "apiserver", "kind"))
             rows.append((f"{finding.title}: {find_metric(own.metric).title} at {finding.asked.point}", *cells))
     return _make_table(("the same step", "`local`", "`apiserver`", "`kind`"), rows)
