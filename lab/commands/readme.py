@@ -139,6 +139,7 @@ def part_makers() -> Mapping[str, Maker]:
         "seen": lambda *_: _make_seen(),
         "starts": lambda *_: starts(read_components()),
         "studies": lambda *_: catalog.readme_studies(),
+        "sweeps": lambda *_: catalog.readme_sweeps(),
         "trust": lambda *_: _make_trust(),
         "variants": lambda *_: catalog.readme_table(),
         "verbs": lambda *_: _make_verbs(),
@@ -263,7 +264,12 @@ def folder(path: Path) -> str:
         key=lambda name: (floor_of[name], name),
     )
     may = f"may import {', '.join(f'`{name}`' for name in lower)}" if lower else "imports nothing of ours"
-    return f"Floor {floor_of[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).\n\n{table}"
+    never = "".join(
+        f" It never imports `{name}`, which is on a lower floor, too: what reads a run knows no target."
+        for importer, name in sorted(KEPT_APART)
+        if importer == package
+    )
+    return f"Floor {floor_of[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).{never}\n\n{table}"
 
 
 def _make_findings() -> str:
@@ -336,8 +342,11 @@ def starts(systems: Sequence[SystemComponents]) -> str:
 
 def _make_reasons() -> str:
     """Return a Markdown table of all reasons for which a sample is invalid, in the order in which they are checked."""
-    again = " Measured again, up to twice."
-    rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
+    again, paired = " Measured again, up to twice.", " In a pair, measured again, up to twice."
+    rows = (
+        (f"`{reason}`", f"{reason.meaning}{again if reason.environmental else paired if reason.unserved else ''}")
+        for reason in Reason
+    )
     return _make_table(("reason", "meaning"), rows)
 
 
