@@ -330,6 +330,20 @@ def readme_studies() -> str:
     return render_markdown([make_text_table(("study", "question", "variants", "full", "quick"), rows)])
 
 
+def readme_sweeps() -> str:
+    """Return the README's table of all sweeps (lists of loads), in Markdown."""
+    rows = [
+        (
+            f"`{name}`",
+            sweep.title,
+            ", ".join(dict.fromkeys(point.generator for point in sweep.expanded())),
+            str(sweep.blocks),
+        )
+        for name, sweep in _sweeps()
+    ]
+    return render_markdown([make_text_table(("sweep", "loads", "generators", "blocks"), rows)])
+
+
 def readme_disturbances() -> str:
     """Return the README's table of the sweeps (lists of loads) that have a disruption, in Markdown.
 

@@ -141,6 +141,7 @@ def part_makers() -> Mapping[str, Maker]:
         "seen": lambda *_: _make_seen(),
         "starts": lambda *_: starts(read_components()),
         "studies": lambda *_: catalog.readme_studies(),
+        "sweeps": lambda *_: catalog.readme_sweeps(),
         "trust": lambda *_: _make_trust(),
         "variants": lambda *_: catalog.readme_table(),
         "verbs": lambda *_: _make_verbs(),
@@ -265,7 +266,12 @@ def folder(path: Path) -> str:
         key=lambda name: (floor_of[name], name),
     )
     may = f"may import {', '.join(f'`{name}`' for name in lower)}" if lower else "imports nothing of ours"
-    return f"Floor {floor_of[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).\n\n{table}"
+    never = "".join(
+        f" It never imports `{name}`, which is on a lower floor, too: what reads a run knows no target."
+        for importer, name in sorted(KEPT_APART)
+        if importer == package
+    )
+    return f"Floor {floor_of[package]}: `{package}` {may} ([the floors](lab/README.md#the-floors)).{never}\n\n{table}"
 
 
 def _make_findings() -> str:
@@ -297,7 +303,7 @@ def _make_findings() -> str:
 def _make_trust() -> str:
     """Return a Markdown table of the findings (answered questions) that were measured on several targets, with the effect on each.
 
-    A target is where systems run. The table shows whether results of the default target hold elsewhere.
+    A target is where systems run. The table shows whether results of the default target hold elsewhere. Each effect links its run.
     """
     rows: list[tuple[str, ...]] = []
     for finding in list_findings(_runs()):
@@ -308,7 +314,10 @@ def _make_trust() -> str:
                 for step in list_steps([_find_run(finding.asked.run)], ())
                 if step.arm == finding.asked.arm and step.point == finding.asked.point
             )
-            texts = {target: step.text for target, step in (*measured.items(), (finding.target, own))}
+            texts = {
+                target: f"[{step.text}](data/reference/{step.folder})"
+                for target, step in (*measured.items(), (finding.target, own))
+            }
             cells = (texts.get(target, "not measured") for target in ("local", "apiserver", "kind"))
             rows.append((f"{finding.title}: {find_metric(own.metric).title} at {finding.asked.point}", *cells))
     return _make_table(("the same step", "`local`", "`apiserver`", "`kind`"), rows)
@@ -343,8 +352,11 @@ def starts(systems: Sequence[SystemComponents]) -> str:
 
 def _make_reasons() -> str:
     """Return a Markdown table of all reasons for which a sample is invalid, in the order in which they are checked."""
-    again = " Measured again, up to twice."
-    rows = ((f"`{reason}`", f"{reason.meaning}{again if reason.environmental else ''}") for reason in Reason)
+    again, paired = " Measured again, up to twice.", " In a pair, measured again, up to twice."
+    rows = (
+        (f"`{reason}`", f"{reason.meaning}{again if reason.environmental else paired if reason.unserved else ''}")
+        for reason in Reason
+    )
     return _make_table(("reason", "meaning"), rows)
 
 

@@ -72,12 +72,12 @@ class RunResult:
 
     @property
     def complete(self) -> bool:
-        """True if the run has all samples that the verdicts on its variants need."""
+        """True if all rows of the run's tables have their planned samples (`Summary.complete`)."""
         return all(summary.complete for summary in self.summaries)
 
     @property
     def missing(self) -> str:
-        """The samples of the run that its verdicts need but that are missing, in words, with the most frequent reason; empty if none is.
+        """The planned samples of the run that are missing or invalid, in words, with the most frequent reason; empty if none is.
 
         If any is missing, the verb that measures the run prints this text in its last line on stderr, and its exit status is 1.
         """

@@ -483,8 +483,8 @@ def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[P
         )
         rows.append((line.variant, line.against, load, COST_PLACES[line.kind], *cells))
     rule = (
-        f"{find_metric(METRIC).title}: time against the baseline [95 %] of what that costs there, share [95 %]. Two effects are called the same where their"
-        f" difference's interval, which has in it how surely the baseline's cost is known, lies within {100 * EQUIVALENCE_MARGIN:g} % of a request's cost there, others where it excludes 0."
+        f"{find_metric(METRIC).title}. A cell reads: change in µs [95 %] of the baseline's µs; change in % [95 %]. Two effects are *the same* if the interval of their"
+        f" difference lies within {100 * EQUIVALENCE_MARGIN:g} % of a request's cost there, and *others* if it excludes 0. The interval includes how surely the baseline's cost is known."
     )
     heads = ("knob", "against", "load", "its cost can lie", *targets)
     parts: list[Part] = [make_text_table(heads, rows), make_sentence(rule), *map(make_sentence, write_sentences(lines))]

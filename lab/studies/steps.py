@@ -157,7 +157,7 @@ class StepFinding:
         boots: The effect on each boot of the machine that measured it.
         target: The run's target.
         program: The program that ran as the proxy, with its version.
-        elsewhere: The same step on other targets: one for each target, load point and metric.
+        elsewhere: The same step under the same load on other targets: one for each target, load point and metric.
         kept: For a program that ran in place of a missing one: its costly default settings that the run did not change, in words; empty:
             none.
 
@@ -292,7 +292,8 @@ def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
 def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], place: str) -> StepFinding:
     """Return the finding for a question: the answer that the run named in the question gives.
 
-    The finding's `elsewhere` has the same variant, baseline, load point and metric on other targets, from the newest run of each target.
+    The finding's `elsewhere` has the same variant, baseline, load and metric on other targets, from the run with the most blocks
+    (repetitions) on each target.
 
     Args:
         question: The question.
@@ -315,13 +316,15 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
     title, target = run.run.record.variants[question.arm].title, run.run.record.target
-    keys = {(step.against, step.point, step.metric) for step in _list_steps(run, {}) if step.arm == question.arm}
+    keys = {
+        (step.against, step.point, step.load, step.metric) for step in _list_steps(run, {}) if step.arm == question.arm
+    }
+    others = [other for other in runs if other.run.record.target != target and other.arms(question.arm)]
+    steps = [step for other in others for step in _list_steps(other, {}) if step.arm == question.arm]
     elsewhere: dict[tuple[str, str, str], TuningStep] = {}
-    for candidate in runs:
-        if candidate.run.record.target != target and candidate.arms(question.arm):
-            for step in _list_steps(candidate, {}):
-                if step.arm == question.arm and (step.against, step.point, step.metric) in keys:
-                    elsewhere.setdefault((step.target, step.point, step.metric), step)
+    for step in (step for step in steps if (step.against, step.point, step.load, step.metric) in keys):
+        identity = step.target, step.point, step.metric
+        elsewhere[identity] = max(elsewhere.get(identity, step), step, key=lambda candidate: candidate.blocks)
     sentence = f"{measured}; {boots.text}"
     program = next((name for name, arms in list_programs(run.run).items() if question.arm in arms), "")
     return StepFinding(

@@ -161,9 +161,9 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if every arm of the run has all samples that the verdicts about variants need.
+        """True if every row has all planned samples, whether or not a verdict rests on them.
 
-        An arm (variant) needs a usable sample in every planned block (repetition) of each load point. Two other
+        A row needs a usable sample in every planned block (repetition), solo and on both sides of its pair. Two other
         findings are as good: its samples are not steady, or their validity depends on what was measured before. The
         direct reference (no proxy) is not checked, because no verdict needs it.
         """

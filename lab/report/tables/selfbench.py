@@ -38,10 +38,10 @@ def known_costs_page(costs: KnownCosts | None) -> list[Part]:
         "SD of a block, alone",
         "as a pair",
     )
-    first = costs.costs[0].apart
+    first, last = costs.costs[0].apart, costs.costs[-1].lines
     rule = (
-        f"{find_metric(METRIC).title} in {first.n} blocks, 95 % intervals; of pair − alone {100 * first.confidence:g} %, so that all but the last, which is"
-        " there for the slope, are right together with 95 %."
+        f"{find_metric(METRIC).title} in {first.n} blocks, with 95 % intervals. The column pair − alone has {100 * first.confidence:g} % intervals: all but the last are"
+        f" then jointly right with 95 %. The row of {last} lines serves only the slope."
     )
     slope = "What pairs show of a line over what the solo arms show of it is unknown."
     if costs.slope is not None and costs.slope.ratio_interval is not None:

@@ -212,7 +212,9 @@ def test_a_finding_says_where_it_was_measured_and_what_the_same_step_did_elsewhe
     found = {each.asked.arm: each for each in list_findings(evidence.load_references()[0])}
     assert found["grace-period-30+host-port"].target == "kind"
     assert {step.target for step in found["grace-period-30+host-port"].elsewhere} == {"local"}
-    assert {step.target for step in found["ingress-nginx+access-log-off"].elsewhere} == {"local", "apiserver"}
+    logs = found["ingress-nginx+access-log-off"].elsewhere
+    assert {step.target for step in logs} == {"local", "apiserver"}
+    assert {step.load for step in logs} == {"64 connections, closed loop, 1kB.bin"}, "as of the finding's own run"
     for each in found.values():
         assert each.target not in {step.target for step in each.elsewhere}
         places = [(step.target, step.point, step.metric) for step in each.elsewhere]
