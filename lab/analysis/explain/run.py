@@ -354,10 +354,10 @@ def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect])
         reason = next((effect.note for _, effect in findings if effect.note not in elsewhere), "")
     elif metric is None:
         reason = "its primary metric is of steady loads"
-    elif unknown := next(
-        (f"{find_metric(effect.metric).title}: {effect.note}" for _, effect in findings if effect.note), ""
-    ):
-        return f"{unknown}: measure it again"
+    elif unjudged := next((effect for _, effect in findings if effect.note), None):
+        reason = unjudged.note
+        if not reason.startswith(NEEDS):
+            return f"{find_metric(unjudged.metric).title}: {reason}: measure it again"
     elif any(row.cell.valid_blocks for row, _ in findings):
         reason = f"nothing was recorded of its primary metric, {find_metric(metric).title}"
     return reason and f"{reason}: {suggest_remedy(reason, arm, summary.elsewhere.get(arm), summary.target)}"

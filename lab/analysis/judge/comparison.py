@@ -325,11 +325,11 @@ def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) 
     if missing := [meeting.name(cell, base) for cell in (base, other) if not cell.counted]:
         return Ruling(f"no valid block of {' and '.join(dict.fromkeys(missing))}")
     lacking = [cell for cell in (base, other) if not cell.known(metric)]
+    if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
+        return Ruling(f"needs {needs}")
     if base.point.has_outcome:
         none = f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""
         return Ruling(explain_unknown(other, base, metric, pairs=meeting.paired) or none)
-    if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
-        return Ruling(f"needs {needs}")
     ruled = rule_on(metric, other, base, meeting.loads, pairs=meeting.paired)
     if ruled.why or not lacking:
         return ruled

@@ -201,7 +201,7 @@ class RunQuestions:
         primary: Name of the arm (variant in the run) → its primary metric. For an arm without one (None) no difference
             is claimed.
         needs: Name of the arm → what its effect requires that no load of the lab has; empty if it requires nothing. If
-            it requires something, the arm's effects at steady loads get no decision.
+            it requires something, the arm's effects get no decision.
         solo: (arm, load point) → the reason why solo samples (each arm measured alone) decide, as in `Design.places`.
             It is empty if the pair (both measured at once) decides.
         margin: The equivalence margin, as a share (0.02 = 2 %).
@@ -360,14 +360,14 @@ class Effects:
         The baseline against itself (A/A) is also judged in every metric in which a variant with this baseline is
         judged.
         """
+        if needs := self.asked.needs.get(arm.name, ""):
+            return dict.fromkeys([*RATIOS, "errors", *list_compared_metrics(point)], Ruling(f"needs {needs}"))
         if point.has_outcome:
             solo_cells = self.cells.apart(arm, point)
             return {
                 metric: Ruling(explain_unknown(solo_cells.own, solo_cells.base, metric))
                 for metric in list_compared_metrics(point)
             }
-        if needs := self.asked.needs.get(arm.name, ""):
-            return dict.fromkeys([*RATIOS, "errors"], Ruling(f"needs {needs}"))
         missing = self.missing.get(point.name)
         if missing is not None and missing.concerns(arm):
             return dict.fromkeys([*RATIOS, "errors"], Ruling(missing.text))
