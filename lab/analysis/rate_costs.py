@@ -6,7 +6,7 @@ CPU per request is mostly the fixed cost of waking up where the rate is low, so 
     marginal cost   CPU seconds of each additional request
 
 In each block they are the line through the cores at the lowest and at the highest of a run's given rates. The difference between two arms is
-that of their lines, block by block, of both sides of a pair where they were measured as one.
+that of their lines, block by block: those of the pair's two sides where the pair decides in a table, else those of solo samples.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
         high: The arm's row at the highest rate.
 
     """
-    pairs = [row.pair for row in (low, high) if row.pair is not None]
+    pairs = [row.pair for row in (low, high) if row.pair is not None and _is_decided_by_pair(row)]
     own = _fit_lines(*(pair.own for pair in pairs)) if len(pairs) == 2 else _fit_lines(low.cell, high.cell)
     base: Mapping[int, Line] = {}
     if len(pairs) == 2:
@@ -142,6 +142,11 @@ def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
     changes = [_estimate(own, base, place) for place in (0, 1)] if own.keys() & base.keys() else [None, None]
     assert idle is not None and marginal is not None
     yield RateCost(low.arm.name, low.arm.baseline or "", rates, idle, marginal, *changes)
+
+
+def _is_decided_by_pair(row: SummaryRow) -> bool:
+    """Return whether the row's effect on CPU per request is that of the pair (both arms at once), not that of solo samples."""
+    return any(effect.scheme is not None for effect in row.effects if effect.metric == "cpu_per_request")
 
 
 def _fit_lines(low: ArmCell, high: ArmCell) -> dict[int, Line]:

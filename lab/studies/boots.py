@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import hypot, sqrt
 from statistics import stdev
 
 from rich.text import Text
@@ -335,13 +336,15 @@ LENGTHS = "known-cost-lengths"
 """The name of a sweep that measures a known cost in samples of two lengths, and of the committed run with it."""
 LENGTHS_ARM = "ingress-nginx+extra-work-80"
 """The arm with the known cost."""
+UNLIKE_RUNS = ("known-costs", "knobs-local")
+"""Two committed runs, each on another boot, that measured the known cost in samples of 2 s and of 4 s, and found different costs."""
 
 
 def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
     """Return a table that compares the cost of a known extra work in samples of 2 s and of 4 s, with a row for each boot of the machine.
 
-    A sentence below the table compares the two: by how much the cost differs between the lengths, and by how much between boots. If no
-    committed run has measured the cost, the page is one sentence with the command that measures it.
+    The sentences below the table divide the difference between the costs in UNLIKE_RUNS into a part of the sample's length and a part of the
+    boot. If no committed run has measured the cost, the page is one sentence with the command that measures it.
 
     Args:
         runs: The committed runs.
@@ -353,7 +356,9 @@ def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
         return [make_sentence(f"Not measured yet. On each boot: `{command}`.")]
     rows: list[tuple[str, ...]] = []
     changes: list[float] = []
+    errors: list[float] = []
     shorts: list[float] = []
+    processors: set[str] = set()
     for boot in (run, *(further for further in further_boots(run) if isinstance(further, Evidence))):
         short, long = (find_deciding_effect(boot, LENGTHS_ARM, point) for point in ("ceiling-2s", "ceiling-4s"))
         if not (short and short.estimate and long and long.estimate):
@@ -361,17 +366,34 @@ def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
             continue
         shorts.append(short.estimate.effect)
         changes.append(long.estimate.effect - short.estimate.effect)
-        label = f"{len(rows) + 1}: {boot.run.record.facts['cpu']}, {boot.run.record.created_at[:10]}"
+        both = [compute_standard_error(effect.sd, effect.n) or 0.0 for effect in (short.estimate, long.estimate)]
+        errors.append(hypot(*both))
+        facts = boot.run.record.facts
+        processor = ", ".join(filter(None, [facts["cpu"], facts.get("cpu_model", "")]))
+        processors.add(processor)
+        label = f"{len(rows) + 1}: {processor}; {boot.run.record.created_at[:10]}"
         rows.append((label, format_difference(short), format_difference(long), format_percent(changes[-1])))
-    sentence = "No boot has both"
-    if changes:
-        mean = format_percent(sum(changes) / len(changes))
-        sentence = f"Of {format_boots(len(changes))}. The length of the sample makes {mean} on average"
-    if len(shorts) > 1:
-        sentence += (
-            f"; from boot to boot the cost in 2 s differs by {format_size(stdev(shorts))} (SD of the ratio on one boot)"
-        )
-    return [make_text_table(("boot", "2 s", "4 s", "4 s against 2 s"), rows), make_sentence(f"{sentence}.")]
+    table = make_text_table(("boot", "2 s", "4 s", "4 s against 2 s"), rows)
+    unlike = [
+        find_deciding_effect(entry, LENGTHS_ARM, "ceiling")
+        for name in UNLIKE_RUNS
+        for entry in runs
+        if entry.name == name
+    ]
+    estimates = [effect.estimate for effect in unlike if effect is not None and effect.estimate is not None]
+    if len(changes) < 2 or len(estimates) != len(UNLIKE_RUNS):
+        return [table, make_sentence("How much is the boot and how much the length takes two boots with both lengths.")]
+    gap, metric = estimates[1].effect - estimates[0].effect, find_metric("cpu_per_request")
+    length, spread = estimate_over_boots(changes, errors), stdev(shorts)
+    in_short, in_long = (metric.change(estimate.effect) for estimate in estimates)
+    text = (
+        f"In {UNLIKE_RUNS[0]} the cost is {in_short} (samples of 2 s), and in {UNLIKE_RUNS[1]}, on another boot, {in_long} (4 s): a ratio of CPU"
+        f" per request that is {format_size(gap)} larger. On one and the same boot, samples of 4 s change the ratio by"
+        f" {metric.change(length.effect)}{metric.ends(length.low, length.high)} (mean of {format_boots(len(changes))}). The boot makes the other"
+        f" {format_size(gap - length.effect)}. From boot to boot the ratio in 2 s differs by {format_size(spread)} (SD), and that of two boots by"
+        f" {format_size(sqrt(2) * spread)}; the {format_boots(len(changes))} had {len(processors)} different processors."
+    )
+    return [table, make_sentence(text)]
 
 
 def make_boots_page(tasks: Sequence[BootTask]) -> list[Part]:

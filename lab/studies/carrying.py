@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, log
+from statistics import median
 from typing import Literal
 
 from lab.analysis.evidence import Evidence
@@ -66,6 +67,8 @@ CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
     ),
 }
 """The causes of different effects: (knob, target) → the ladder's steps that explain it, and the cause in words."""
+PER_CONNECTION: Mapping[str, str] = {"tls": "the handshake of each connection"}
+"""Knob → what it costs once for each connection, which a sample with fewer requests divides among fewer."""
 COST_PLACES = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
 """The words for where a knob's cost can lie."""
 
@@ -80,6 +83,7 @@ class TargetEffect:
         cost: The effect on the CPU time that a request costs.
         doubt: The uncertainty of the baseline's cost, as a share of that cost: half the width of its 95 % interval. With too few blocks
             (repetitions) for an interval, it is the entire range of the blocks.
+        requests: The median number of requests per connection in the variant's sides of the pairs.
 
     """
 
@@ -87,6 +91,7 @@ class TargetEffect:
     pairs: int
     cost: EffectCost
     doubt: float
+    requests: float = 0.0
 
     @property
     def seconds(self) -> Interval:
@@ -204,7 +209,8 @@ def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPo
 
     Yields:
         ((variant, its baseline), place of the knob's cost: `process` or `shared`, load, effect). The load has neutral values for duration,
-        warm-up, repeats and threads, which change the precision of an effect but not the effect. So loads of several runs are equal.
+        warm-up, repeats and threads, so that loads of several runs are equal. They change the precision of an effect, and the effect
+        itself only for knobs in PER_CONNECTION.
 
     """
     record = run.run.record
@@ -219,7 +225,9 @@ def _list_effects(run: Evidence) -> Iterator[tuple[tuple[str, str], Kind, LoadPo
         cost = compute_cost(effect) if effect is not None else None
         if effect is not None and effect.estimate is not None and cost is not None:
             load = row.point.model_copy(update={"threads": 1, "threads_at_most": None, **duration})
-            on_target = TargetEffect(run.name, effect.estimate.n, cost, _estimate_doubt(row))
+            requests = [sample.requests or 0 for sample in row.pair.own.counted.values()] if row.pair else []
+            per_connection = median(requests or [0]) / row.point.connections
+            on_target = TargetEffect(run.name, effect.estimate.n, cost, _estimate_doubt(row), per_connection)
             yield (variant.name, base.name), "shared" if variant.shared_cost else "process", load, on_target
 
 
@@ -389,6 +397,9 @@ def _explain(
         by = f"{' and '.join(f'{text} ({place})' for place, _, text in steps)}: {cause}"
         return ExplainedDifference(line.variant, target_cost.change, predicted, share=True, by=by)
     by = f"what the same known work ({KNOWN_WORK}) costs there, times {DEFAULT_TARGET}'s time; no step of the ladder is about it"
+    if line.variant in PER_CONNECTION:
+        there, here = (line.shown[place].requests for place in (target, DEFAULT_TARGET))
+        by += f"; not in it is {PER_CONNECTION[line.variant]}, which comes once in {there:,.0f} requests there, and once in {here:,.0f} on {DEFAULT_TARGET}"
     if line.variant == KNOWN_WORK:
         by = "it is the known work itself: what it costs is what CPU time is worth there"
     elif work is not None:  # the log-ratio of its cost on the target to that on local, with its interval
@@ -428,15 +439,15 @@ def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evide
     return None
 
 
-def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple[str, int, int | None, bool]]:
+def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple[str, int, int | None, str]]:
     """Yield each knob (one setting) for which the runs leave open whether it costs as much CPU time on a target as on `local`.
 
     Only knobs whose cost lies in the proxy's process are listed.
 
     Yields:
-        (variant, measured blocks, needed blocks, whether `local` is too uncertain). The blocks (repetitions) are those on the target. With
+        (variant, measured blocks, needed blocks, text on what is needed on both). The blocks (repetitions) are those on the target. With
         the needed number, nine of ten such comparisons would be decided, if the true effects are the measured ones. It is None if even
-        MAX_BLOCKS blocks would not be enough. The last value is true if `local`'s interval alone is too wide for a decision.
+        MAX_BLOCKS blocks would not be enough. The last part is empty unless `local`'s interval alone is too wide for a decision.
 
     """
     for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
@@ -444,10 +455,20 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
         gap, _ = subtract_intervals(on_target.seconds, on_local.seconds)
         target_half, local_half = ((effect.seconds[2] - effect.seconds[1]) / 2 for effect in (on_target, on_local))
         allowed = max(abs(gap), on_target.cost.level_s * EQUIVALENCE_MARGIN - abs(gap)) / POWER_FACTOR
-        needed = MAX_BLOCKS + 1
+        needed, on_both = MAX_BLOCKS + 1, ""
         if local_half < allowed:
             needed = round(on_target.pairs * target_half**2 / (allowed**2 - local_half**2) + 0.5)
-        yield line.variant, on_target.pairs, needed if needed <= MAX_BLOCKS else None, local_half >= allowed
+        elif (
+            on_local.cost.seconds[2] - on_local.cost.seconds[1]
+        ) / 2 < allowed:  # it is the baseline that is not known
+            widths = f"± {1e6 * local_half:.2g} µs, and less than ± {1e6 * allowed:.2g} µs is needed"
+            known = f"{on_local.run} knows the baseline's cost to ± {100 * on_local.doubt:.0f} %"
+            on_both = f"none there alone: {DEFAULT_TARGET}'s own interval is {widths} ({known})"
+        else:
+            factor = (target_half**2 + local_half**2) / allowed**2
+            there, here = (round(effect.pairs * factor + 0.5) for effect in (on_target, on_local))
+            on_both = f"{there:,}, and {here:,} on {DEFAULT_TARGET} (now {on_local.pairs})"
+        yield line.variant, on_target.pairs, needed if needed <= MAX_BLOCKS else None, on_both
 
 
 # -- as tables ------------------------------------------------------------------------------------------------
@@ -525,10 +546,20 @@ def _explain_target(lines: Sequence[TransferLine], runs: Sequence[Evidence], tar
         yield make_text_table(
             (f"another effect on {target}", "measured there", "explained by", "which makes", "so"), explanations
         )
-    none = f"none there alone: {DEFAULT_TARGET}'s own interval is too wide"
+        counts = Counter(explanation[-1] for explanation in explanations)
+        parts = ", ".join(
+            f"{counts[result]} {result}" for result in ("explained", "in part", "not explained") if counts[result]
+        )
+        yield make_sentence(
+            f"{target}: of {len(explanations)} other effects by the ladder's steps, or else by the known work: {parts}."
+        )
     blocks = [
-        (variant, str(measured), str(needed) if needed else none if too_wide else f"more than {MAX_BLOCKS}")
-        for variant, measured, needed, too_wide in list_undecided(lines, target)
+        (
+            variant,
+            str(measured),
+            on_both or (str(needed) if needed else f"more than {MAX_BLOCKS}"),
+        )
+        for variant, measured, needed, on_both in list_undecided(lines, target)
     ]
     if blocks:
         heads = (f"undecided on {target}", "blocks measured", "blocks that would decide it, nine times in ten")

@@ -243,7 +243,7 @@ def _make_step(
     boots = compute_step_over_boots(run, further_boots(run), row.arm.name, row.point.name)
     return TuningStep(
         record.id, run.name, record.target, record.study or study, system, row.arm.name, variant.title, effect.against,
-        row.point.name, effect.metric, effect.decision, format_difference(effect), effect.note, gain, tuple(published.get(key, ())),
+        row.point.name, effect.metric, effect.decision, format_difference(effect), effect.remark, gain, tuple(published.get(key, ())),
         variant.own_knobs if variant.baseline == effect.against else (), describe_kind(row.point), effect.level_s,
         estimate.n if estimate else 0, boots.text, boots.agree,
     )  # fmt: skip

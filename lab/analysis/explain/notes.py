@@ -131,9 +131,9 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
 
     """
     metric, estimate = find_metric(effect.metric), effect.estimate
-    if effect.note and not (arm_unsteady and effect.estimate is None):
-        with_title = effect.decision is Decision.BIMODAL or not steady
-        yield f"{metric.title}: {effect.note}" if with_title else effect.note
+    if effect.remark and not (arm_unsteady and effect.estimate is None):
+        with_title = effect.decision is Decision.BIMODAL or not steady or not effect.note
+        yield f"{metric.title}: {effect.remark}" if with_title else effect.remark
     if estimate is not None and effect.note == CONCURRENT and stats.NEED_BLOCKS in estimate.notes:
         yield stats.NEED_BLOCKS
     if estimate is None or effect.note:

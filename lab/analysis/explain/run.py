@@ -354,10 +354,10 @@ def _explain_unjudged(summary: Summary, arm: str, findings: Sequence[RowEffect])
         reason = next((effect.note for _, effect in findings if effect.note not in elsewhere), "")
     elif metric is None:
         reason = "its primary metric is of steady loads"
-    elif unknown := next(
-        (f"{find_metric(effect.metric).title}: {effect.note}" for _, effect in findings if effect.note), ""
-    ):
-        return f"{unknown}: measure it again"
+    elif unjudged := next((effect for _, effect in findings if effect.note), None):
+        reason = unjudged.note
+        if not reason.startswith(NEEDS):
+            return f"{find_metric(unjudged.metric).title}: {reason}: measure it again"
     elif any(row.cell.valid_blocks for row, _ in findings):
         reason = f"nothing was recorded of its primary metric, {find_metric(metric).title}"
     return reason and f"{reason}: {suggest_remedy(reason, arm, summary.elsewhere.get(arm), summary.target)}"
@@ -375,7 +375,7 @@ def _describe_finding(summary: Summary, row: SummaryRow, effect: Effect) -> str:
     changes = ((side.arm.name, lasting_change(list(side.counted.values()))) for side in sides)
     sentences += [f"of {name} {change.sentence()}" for name, change in changes if change]
     within = "".join(f", {sentence}" for sentence in sentences if sentence)
-    note = f" ({effect.note.replace(CONCURRENT, BY_SOLO)})" if effect.note else ""
+    note = f" ({effect.remark.replace(CONCURRENT, BY_SOLO)})" if effect.remark else ""
     return f"{_describe_place(row, effect)} {format_difference(effect)}{note}{within}"
 
 
@@ -428,10 +428,12 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
 def explain_inconclusive(effect: Effect) -> str:
     """Return why an effect is inconclusive for another reason than a wide interval; empty if its interval is the reason.
 
-    Either the A/A noise floor is larger than the equivalence margin. Or the interval lies within the margin, but pairs
-    (two variants at once) may miss part of a cost in this metric.
+    Either the A/A noise floor is larger than the equivalence margin; if it is only a lower bound, it must also be as
+    large as the effect. Or the interval lies within the margin, but pairs (two variants at once) may miss part of a cost
+    in this metric.
     """
-    if effect.size.noise_floor > effect.size.margin:
+    size, least = effect.size, abs(effect.estimate.effect) if effect.estimate else 0.0
+    if size.noise_floor > size.margin and (size.floor_measured or size.noise_floor >= least):
         return NOISY
     within = find_bound(effect.estimate) <= effect.size.margin and not effect.size.may_be_equivalent
     return PAIRS_MISS if within else ""

@@ -17,6 +17,7 @@ from lab.analysis.aggregate.cells import ArmCell, CellPair, estimate_effect
 from lab.analysis.judge.decision import ALPHA, UNBOUNDED, Decision, Thresholds, adjust_p_values, decide
 from lab.analysis.judge.effects import (
     ALWAYS_SHOWN_OUTCOMES,
+    NO_FLOOR,
     Effect,
     compute_thresholds,
     explain_unknown,
@@ -117,6 +118,8 @@ class ComparedRow:
 
         """
         reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
+        if decision.resolved and not self.size.floor_measured:
+            reasons = [NO_FLOOR]
         if decision is Decision.INCONCLUSIVE and holm_p is not None and holm_p <= ALPHA:
             reasons = [f"{WITHIN_NOISE_FLOOR} {format_size(self, self.size.noise_floor)}"]
         notes = tuple(dict.fromkeys([*self.notes, *reasons]))
@@ -255,11 +258,12 @@ def _build_row(
     if table_effect:
         size = table_effect.size
     else:  # an arm that is compared with nothing has the noise floor of itself
-        guards = (
+        floors = [
             find_noise_floor(run.cells, cell.arm.baseline or cell.arm.name, cell.point, metric, as_pair=False)
             for run, cell in ((meeting.base, base), (meeting.other, other))
-        )
-        size = compute_thresholds(metric, sides, max(guards), meeting.margin)
+        ]
+        size = compute_thresholds(metric, sides, max(floor for floor, _ in floors), meeting.margin)
+        size = replace(size, floor_measured=all(measured for _, measured in floors))
     row = ComparedRow(
         point=point,
         metric=metric,
@@ -325,11 +329,11 @@ def _rule_on(meeting: ComparedRuns, base: ArmCell, other: ArmCell, metric: str) 
     if missing := [meeting.name(cell, base) for cell in (base, other) if not cell.counted]:
         return Ruling(f"no valid block of {' and '.join(dict.fromkeys(missing))}")
     lacking = [cell for cell in (base, other) if not cell.known(metric)]
+    if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
+        return Ruling(f"needs {needs}")
     if base.point.has_outcome:
         none = f"{meeting.name(lacking[0], base)} has no such number" if lacking else ""
         return Ruling(explain_unknown(other, base, metric, pairs=meeting.paired) or none)
-    if needs := next((variant.needs for variant in meeting.variants(base.arm, other.arm) if variant.needs), ""):
-        return Ruling(f"needs {needs}")
     ruled = rule_on(metric, other, base, meeting.loads, pairs=meeting.paired)
     if ruled.why or not lacking:
         return ruled

@@ -71,12 +71,15 @@ class Thresholds:
             difference that the metric resolves.
         may_be_equivalent: True if the decision *equivalent* is allowed. It is False for a pair (two arms measured at once) in a
             metric in which pairs may hide a part of a cost.
+        floor_measured: True if the baseline was measured against itself in the way that the effect was, in pairs or solo, in at
+            least six blocks. If it is False, the true noise floor is unknown and may be higher than `noise_floor`.
 
     """
 
     margin: float
     noise_floor: float = 0.0
     may_be_equivalent: bool = True
+    floor_measured: bool = True
 
 
 def to_log_margin(share: float) -> float:

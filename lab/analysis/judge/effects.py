@@ -48,6 +48,8 @@ from lab.stats.units import format_blocks, format_micros
 
 ALWAYS_SHOWN_OUTCOMES = ("failed", "gap_s")
 """The outcomes of a disruption that are shown of a baseline against itself, unless a variant has others."""
+NO_FLOOR = "the A/A noise floor of solo samples was not measured"
+"""The note of a difference that is decided by its interval and p-value alone."""
 LENGTHS_DIFFER_P = 0.01
 """The p-value up to which two lengths of slice do not agree: chance does not explain their difference."""
 
@@ -102,6 +104,12 @@ class Effect:
         Tables only mark such an effect, because a run claims differences in the primary metric alone.
         """
         return self.decision.resolved and not self.primary
+
+    @property
+    def remark(self) -> str:
+        """The note about this effect and, if it is decided without a measured noise floor, a sentence that says so."""
+        unfloored = self.decision.resolved and not self.size.floor_measured
+        return "; ".join(filter(None, [self.note, NO_FLOOR if unfloored else ""]))
 
     @property
     def better(self) -> bool:
@@ -201,7 +209,7 @@ class RunQuestions:
         primary: Name of the arm (variant in the run) → its primary metric. For an arm without one (None) no difference
             is claimed.
         needs: Name of the arm → what its effect requires that no load of the lab has; empty if it requires nothing. If
-            it requires something, the arm's effects at steady loads get no decision.
+            it requires something, the arm's effects get no decision.
         solo: (arm, load point) → the reason why solo samples (each arm measured alone) decide, as in `Design.places`.
             It is empty if the pair (both measured at once) decides.
         margin: The equivalence margin, as a share (0.02 = 2 %).
@@ -302,9 +310,10 @@ class Effects:
                 decision = Decision.NOT_JUDGED
             elif estimate is not None:
                 decision = Decision.A_A if arm.role == "again" else Decision.INCONCLUSIVE
-            noise_floor = find_noise_floor(self.cells, baseline, point, metric, scheme is not None)
+            noise_floor, measured = find_noise_floor(self.cells, baseline, point, metric, scheme is not None)
             size = compute_thresholds(metric, sides, noise_floor, self.asked.margin)
-            size = replace(size, may_be_equivalent=scheme is None or recovers(metric, scheme))
+            may_be_equivalent = scheme is None or recovers(metric, scheme)
+            size = replace(size, may_be_equivalent=may_be_equivalent, floor_measured=measured)
             pair_note = solo if solo == CONCURRENT or pair_estimate is not None else ""
             note = reason or "; ".join(filter(None, [ruled.note, pair_note]))
             level_s, pair_level = (
@@ -360,14 +369,14 @@ class Effects:
         The baseline against itself (A/A) is also judged in every metric in which a variant with this baseline is
         judged.
         """
+        if needs := self.asked.needs.get(arm.name, ""):
+            return dict.fromkeys([*RATIOS, "errors", *list_compared_metrics(point)], Ruling(f"needs {needs}"))
         if point.has_outcome:
             solo_cells = self.cells.apart(arm, point)
             return {
                 metric: Ruling(explain_unknown(solo_cells.own, solo_cells.base, metric))
                 for metric in list_compared_metrics(point)
             }
-        if needs := self.asked.needs.get(arm.name, ""):
-            return dict.fromkeys([*RATIOS, "errors"], Ruling(f"needs {needs}"))
         missing = self.missing.get(point.name)
         if missing is not None and missing.concerns(arm):
             return dict.fromkeys([*RATIOS, "errors"], Ruling(missing.text))
@@ -419,8 +428,11 @@ class Effects:
         return judged or {closed if point.rate_rps is None else "p99"} | (set() if users else {"cpu_per_request"})
 
 
-def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str, as_pair: bool) -> float:
-    """Return the A/A noise floor of a baseline: the effect that the baseline shows against itself; 0 if not measured.
+def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str, as_pair: bool) -> tuple[float, bool]:
+    """Return the A/A noise floor of a baseline, which is the effect that the baseline shows against itself.
+
+    Where pairs are measured, a baseline has no second solo arm. The floor of solo effects is then unknown, and the
+    floor of pairs is returned as its lower bound: solo samples contain the noise that pairing removes.
 
     Args:
         cells: The samples of the run by arm and load point.
@@ -431,12 +443,18 @@ def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str,
             samples.
 
     Returns:
-        A log-ratio, or for a disruption a difference in the metric's own unit.
+        Two parts: the floor, as a log-ratio, or for a disruption as a difference in the metric's own unit; and whether
+        it was measured in the requested way. Without any measurement in six blocks or more, they are (0, False).
 
     """
     again = next((arm for arm in cells.plan.arms if arm.role == "again" and arm.baseline == baseline), None)
-    sides = None if again is None else cells.pair(again.name, point) if as_pair else cells.apart(again, point)
-    return compute_noise_floor(estimate_effect(sides.own, sides.base, metric)) if sides else 0.0
+    pair = cells.pair(again.name, point) if again else None
+    ways = [pair] if as_pair or again is None else [cells.apart(again, point), pair]
+    for sides in ways:
+        estimate = estimate_effect(sides.own, sides.base, metric) if sides else None
+        if estimate is not None and estimate.has_interval:
+            return compute_noise_floor(estimate), sides is ways[0]
+    return 0.0, False
 
 
 def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, margin: float) -> Thresholds:

@@ -41,7 +41,7 @@ P_VALUE = JsonKey(
 )
 NOTES = JsonKey(
     "notes",
-    lambda effect: (*filter(None, [effect.note]), *(effect.estimate.notes if effect.estimate else ())),
+    lambda effect: (*filter(None, [effect.remark]), *(effect.estimate.notes if effect.estimate else ())),
     tuple[str, ...],
 )
 RATIO = JsonShape(

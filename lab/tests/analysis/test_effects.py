@@ -7,17 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from lab.analysis.aggregate.cells import build_cells, estimate_effect
-from lab.analysis.explain.run import format_difference
+from lab.analysis.comparison.comparison import compare_runs
+from lab.analysis.explain.run import NOISY, explain_inconclusive, format_difference, make_verdicts
 from lab.analysis.judge import effects
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import BACKEND, SummaryRow
 from lab.analysis.summary import Summary, summarise_run
-from lab.model.design import ABSOLUTE_VALUE_BLOCKS, NOISE_FLOOR_BLOCKS, find_solo_places
-from lab.model.plan import Plan, Slot, list_arms
+from lab.model.design import ABSOLUTE_VALUE_BLOCKS, NOISE_FLOOR_BLOCKS, choose_shape, find_solo_places
+from lab.model.pairs import SIDES
+from lab.model.plan import Plan, Slot, list_arms, plan_samples
 from lab.model.samples import Reason, Sample
 from lab.stats import paired as stats
-from lab.tests.support.factories import alter, costing, lose, make_point
+from lab.tests.support.factories import alter, costing, lose, make_plan, make_point
 from lab.tests.support.made_runs import MadeStore, made, paired_plan, with_variant
 
 POINTS = [make_point("ceiling", rate_rps=None), make_point()]
@@ -179,6 +181,41 @@ def test_the_guard_is_the_baselines_pair_with_itself() -> None:
     assert any("the baseline against itself shows up to" in note for note in row(run(1.05, change=uneven)).notes)
     assert large.decision is Decision.WORSE
     assert effect(run(1.05)).size.noise_floor == 0.0
+
+
+def test_a_solo_effect_claims_no_noise_floor_where_the_baseline_has_no_second_solo_arm() -> None:
+    """What its pair shows against itself is a lower bound there, as solo samples have the noise that pairs cancel."""
+    arms = list_arms([("keepalive", "baseline"), ("backlog", "baseline")], None)
+    solo = find_solo_places(
+        arms, POINTS, {arm: (arm == "keepalive", "cpu_per_request") for arm in ("keepalive", "backlog")}
+    )
+    plan = plan_samples(arms, POINTS, BLOCKS, 1, choose_shape(arms, POINTS, BLOCKS, SIDES, solo))
+    uneven = alter(lambda slot: slot.arm.role == "again" and slot.other, costing(1.3))
+    even, disturbed = (
+        run(1.5, True, change, plan, noise=0.02) for change in (alter(lambda _: False, costing(1)), uneven)
+    )
+    found = effect(even)
+    assert found.scheme is None and found.claimed and found.size.noise_floor == 0 and not found.size.floor_measured
+    assert effect(disturbed).size.noise_floor == effect(disturbed, arm="backlog").size.noise_floor > 0.2
+    small = effect(run(1.2, True, uneven, plan, noise=0.02))
+    assert small.decision is Decision.INCONCLUSIVE and explain_inconclusive(small) == NOISY
+    wide = effect(run(1.5, True, uneven, plan, noise=0.6))
+    assert wide.decision is Decision.INCONCLUSIVE and explain_inconclusive(wide) == "", "its own interval is the reason"
+    assert (
+        effect(even, arm="backlog").size.floor_measured
+        and effects.NO_FLOOR not in effect(disturbed, arm="backlog").remark
+    )
+    verdict = next(verdict for verdict in make_verdicts(summary(even)) if verdict.arm == "keepalive")
+    assert f"{effects.SHARED}; {effects.NO_FLOOR})" in verdict.text
+    assert f"{effects.SHARED}; {effects.NO_FLOOR}" in row(even).notes
+    (compared,) = (
+        line
+        for line in compare_runs(even, None, "keepalive").rows
+        if (line.metric, line.point.name) == ("cpu_per_request", "ceiling")
+    )
+    assert compared.decision is found.decision and effects.NO_FLOOR in compared.notes
+    alone = effect(run(1.5, of=make_plan(points=POINTS, blocks=BLOCKS, reference=None)))
+    assert alone.size.floor_measured and alone.remark == "", "a second solo arm of the baseline is measured there"
 
 
 def test_a_pair_says_same_only_of_what_it_is_known_to_recover(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,17 @@ import pytest
 
 from lab.analysis.explain.conclusion import conclude_run
 from lab.analysis.rate_costs import RateCost, compute_rate_costs
+from lab.analysis.summary import summarise_run
+from lab.model.design import find_solo_places
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.usage import Usage
 from lab.report.tables.gauges import rate_costs_page
 from lab.stats import paired as stats
 from lab.tests.report.tables.test_run import summary_of
-from lab.tests.support.factories import make_plan, make_point
+from lab.tests.support.factories import costing, make_plan, make_point
 from lab.tests.support.golden import print_page
-from lab.tests.support.made_runs import made_record
+from lab.tests.support.made_runs import made, made_record, paired_plan, with_variant
 
 RATES = (200.0, 1500.0)
 IDLE, MARGINAL = 0.02, 40e-6
@@ -59,6 +61,27 @@ def test_both_costs_and_their_differences_are_what_was_put_in() -> None:
     text = print_page(rate_costs_page([*costs.values()]))
     assert "against baseline" in text and "+50 mCPU" in text and "+8 µs" in text
     assert "from 200 and 1,500 req/s" in text and max(map(len, text.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_where_solo_samples_decide_the_differences_are_theirs_and_have_an_interval(shared: bool) -> None:
+    """A knob with a shared cost has pairs in three blocks, which give no interval; pairs here use half of what solo samples do."""
+    run = planned()
+    solo = find_solo_places(run.arms, run.points, {"keepalive": (shared, "cpu_per_request")})
+
+    def halved(slot: Slot, sample: Sample) -> Sample:
+        sample = using()(slot, sample)
+        return sample.model_copy(update=costing(0.5)(sample)) if slot.other else sample
+
+    store = with_variant(made("run-1", planned=paired_plan(run.points, 8, solo), change=halved), shared_cost=shared)
+    costs = {
+        cost.arm: cost for cost in compute_rate_costs(summarise_run(store.record, store.samples(), store.histogram))
+    }
+    own = costs["keepalive"]
+    assert own.idle_change is not None and own.idle_change.has_interval and own.idle_change.n == 8
+    assert own.marginal_change is not None and own.marginal_change.has_interval
+    expected = (0.05, 8e-6) if shared else (0.025, 4e-6)
+    assert (own.idle_change.effect, own.marginal_change.effect) == pytest.approx(expected, rel=2e-3)
 
 
 def test_the_verdict_says_at_which_rates_each_difference_matters() -> None:

@@ -14,6 +14,7 @@ import yaml
 from lab.__main__ import main
 from lab.analysis import evidence, history
 from lab.base.errors import UsageError
+from lab.model.variants.naming import stored_name
 from lab.records import references
 from lab.records.references import add_run, boot_folders
 from lab.records.store import RunStore, run_names
@@ -162,6 +163,17 @@ def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: 
     for words in (["pack", str(new.folder), "--replace"], ["pack", str(new.folder), "--into", "nothing", "--replace"]):
         assert main(["maintain", *words]) == 2
     assert "there is no reference 'nothing'" in capsys.readouterr().err
+
+
+def test_the_committed_history_has_present_names_and_no_run_that_is_still_a_reference() -> None:
+    """So that its rows can be held against the present runs' by arm and baseline, and no effect counts twice."""
+    folder = ROOT / "data" / "reference"
+    with open(folder / history.FILE, newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    bases = {row["baseline"] for row in rows}
+    assert {name: stored_name(name) for name in bases} == {name: name for name in bases}
+    present = {json.loads(path.read_bytes())["id"] for path in folder.glob("**/run.json")}
+    assert present.isdisjoint({row["run"] for row in rows})
 
 
 def test_a_reference_stays_where_its_effects_cannot_be_kept(top: Path, tmp_path: Path) -> None:

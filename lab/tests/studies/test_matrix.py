@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from math import log
 from pathlib import Path
 from typing import Literal
@@ -270,3 +271,25 @@ def test_known_work_tells_what_time_is_worth_there_and_twice_the_interval_takes_
     wide = line("b", shown(20, 0.10, 0.001), shown(100, 0.05, 0.08))
     one, four = (blocks for _, _, blocks, _ in list_undecided([narrow, wide], "kind"))
     assert one is not None and four is not None and 3.7 < four / one < 4.3
+
+
+def test_where_locals_interval_is_too_wide_the_blocks_on_both_or_the_baselines_cost_are_named() -> None:
+    by_pairs = line("a", shown(20, 0.10, 0.1), shown(100, 0.05, 0.04))
+    by_baseline = line("b", replace(shown(20, 0.10, 0.001), doubt=0.95, run="known-costs"), shown(100, 0.05, 0.04))
+    (_, _, none, both), (*_, baseline) = list_undecided([by_pairs, by_baseline], "kind")
+    assert none is None and re.fullmatch(r"\d+, and \d+ on local \(now 9\)", both)
+    assert baseline.endswith("µs is needed (known-costs knows the baseline's cost to ± 95 %)"), baseline
+
+
+def test_an_unexplained_difference_names_what_comes_once_for_each_connection() -> None:
+    """64 handshakes in a short sample are a part of each request's cost; the page counts what is explained."""
+    work = line("ingress-nginx+extra-work-80", shown(20, 1.0, 0.01), shown(100, 0.4, 0.01))
+    local, kind = replace(shown(20, 0.5, 0.01), requests=1127.4), replace(shown(100, 0.4, 0.01), requests=48.0)
+    (_, tls) = explain_differences([work, line("tls", local, kind)], [], "kind")
+    assert tls.by.endswith(
+        "the handshake of each connection, which comes once in 48 requests there, and once in 1,127 on local"
+    )
+    elsewhere = dict.fromkeys(set(TARGETS) - {"local", "kind"}, "not measured there")
+    lines = [replace(each, why=elsewhere) for each in (work, line("tls", local, kind))]
+    text = render_markdown(page(lines, [evidence_of(made())]))
+    assert "kind: of 2 other effects by the ladder's steps, or else by the known work: 2 not explained." in text

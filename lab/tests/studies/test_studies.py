@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from math import log
@@ -16,10 +17,11 @@ from lab.base.errors import UsageError
 from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import load_variant
 from lab.records.sweep_files import load_sweep
+from lab.report.markdown import render_markdown
 from lab.stats import paired as stats
 from lab.studies import results
 from lab.studies import study_files as studies
-from lab.studies.boots import compute_distance_to_bound, select_part
+from lab.studies.boots import compute_distance_to_bound, make_lengths_page, select_part
 from lab.studies.claims import Claim, Other
 from lab.studies.claims import ClaimTest as Rule  # a rule's test, none of pytest's
 from lab.studies.claims.judging import ClaimVerdict
@@ -260,6 +262,26 @@ def test_a_finding_of_one_boot_says_so(top: Path) -> None:
     assert {arm.name for arm in record.arms} == names and {slot.point.name for slot in slots} == {"ceiling"}
     there = [slot for slot in runs[0].run.record.plan().slots if slot.point.name == "ceiling"]
     assert len(slots) == sum({slot.arm.name, slot.other} <= names | {""} for slot in there)
+
+
+@pytest.mark.committed
+def test_the_known_costs_difference_is_divided_between_the_boot_and_the_samples_length(top: Path) -> None:
+    """The sentence's own numbers multiply: what the length changes, times what the boot does, is the ratio of both runs' costs."""
+    assert "takes two boots with both lengths" not in (text := render_lengths()) and "`just bench" in text
+    for name in ("knobs-local", "known-cost-lengths"):
+        (top / name).symlink_to(ROOT / "data" / "reference" / name)
+    text = render_lengths().replace("−", "-")
+    numbers = re.search(
+        r"is \+([\d.]+) % .* boot, \+([\d.]+) % .* is ([\d.]+) % .* by ([-+][\d.]+) % .* other ([\d.]+) %", text
+    )
+    assert numbers is not None, text
+    first, second, gap, length, rest = (1 + float(number) / 100 for number in numbers.groups())
+    assert gap == pytest.approx(second / first, abs=2e-3) and gap == pytest.approx(length * rest, abs=2e-3)
+    assert "three boots had 3 different processors" in text
+
+
+def render_lengths() -> str:
+    return render_markdown(make_lengths_page(evidence.load_references()[0]))
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ names a program that did not run.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -24,6 +25,7 @@ from pydantic import ValidationError
 from lab.analysis.applied import list_notes_on_defaults, list_programs
 from lab.analysis.migration import table as migrations
 from lab.base.errors import UsageError
+from lab.base.files import reference_folder
 from lab.model.names import BRING_UP_S
 from lab.model.variants.knobs import Check, knob_names, load_knob
 from lab.model.variants.labels import ROLE_LABEL
@@ -471,6 +473,13 @@ def test_a_stored_run_says_what_ran_and_which_default_it_kept(run: str, ran: str
     said = " ".join(list_notes_on_defaults(stored))
     baseline = str(stored.manifests("ingress-nginx"))
     assert ("--enable-metrics=true" in said) is (run != "knobs-local" and "--enable-metrics" not in baseline)
+
+
+def test_what_a_stand_ins_default_costs_is_left_to_the_runs_that_measured_it() -> None:
+    """A number in the table would stay as it is when its runs are measured again."""
+    costs = [setting.costs for stand_in in load_stand_ins() for setting in stand_in.setting if setting.costs]
+    assert costs and not any(re.search(r"\d", text) for text in costs)
+    assert all((reference_folder() / name).is_dir() for text in costs for name in re.findall(r"\w+-\w+", text))
 
 
 def test_an_image_of_ones_own_is_no_stand_in_and_a_setting_is_a_flag_or_a_key() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lab.analysis.comparison.comparison import compare_runs
 from lab.analysis.explain.run import make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
@@ -26,7 +27,7 @@ from lab.report.markdown import render_markdown
 from lab.stats import paired as stats
 from lab.tests.support.factories import alter, make_plan, make_point, make_sample, of_slot
 from lab.tests.support.golden import assert_golden, make_page, print_page
-from lab.tests.support.made_runs import made_record
+from lab.tests.support.made_runs import MadeStore, made_record
 
 GOLDEN = Path(__file__).parents[1] / "testdata" / "outcomes"
 LOAD: Mapping[str, Any] = {"generator": "k6", "connections": 500, "duration_s": 45.0, "timeout_s": 5.0}
@@ -142,6 +143,21 @@ def test_medians_and_effects_are_of_all_blocks_or_not_judged() -> None:
     assert make_verdicts(summary)[0].kind == "not-measurable" and make_verdicts(summary)[0].text.endswith(
         ": measure it again"
     )
+
+
+def test_a_variant_that_needs_what_no_load_has_is_not_judged_under_a_disruption() -> None:
+    """Judged, it would be claimed to be worse by 9 s that its setting cannot have caused, or a user told to measure more blocks."""
+    record, samples = run_of(made=but(lambda slot: {"gap_s": 38.0} if slot.arm.name == "pre-stop-sleep" else {}))
+    needing = record.variants["pre-stop-sleep"].model_copy(update={"needs": "more than one CPU for the proxy"})
+    record = record.model_copy(update={"variants": record.variants | {"pre-stop-sleep": needing}})
+    summary = summarise(record, samples)
+    effects = row_of(summary, "pre-stop-sleep").effects
+    assert {effect.decision for effect in effects} <= {Decision.NOT_JUDGED, Decision.NOT_AVAILABLE}
+    assert effect_of(summary, "proxy-replicas-2").claimed, "only the variant that needs it has no decision"
+    said = "needs more than one CPU for the proxy: no need to measure it, no load of the lab has that"
+    assert make_verdicts(summary)[1].text == f"pre-stop-sleep: nothing to judge: {said}"
+    rows = compare_runs(MadeStore(record, samples, {}), None, "proxy-replicas-2", "pre-stop-sleep").rows
+    assert rows and not any(row.decision.judged for row in rows), "nor does a comparison of two variants judge it"
 
 
 def test_latency_during_is_told_against_before_with_an_interval_from_six_blocks_on() -> None:

@@ -18,6 +18,8 @@ from lab.base.errors import UsageError
 from lab.commands import print_page
 from lab.model.plan import Arm
 from lab.model.sweeps import LoadPoint
+from lab.model.variants.knobs import load_knob
+from lab.model.variants.variants import load_chain
 from lab.records.sweep_files import load_sweep
 from lab.report.json.shape import dumps
 from lab.report.markdown import render_markdown
@@ -441,6 +443,15 @@ def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: ClaimRu
                         if claims.matches_pattern(other.points, point.name) and not point.control
                     ]
                     assert len(found) == 1, f"{name}: {other.points} in {sweep}"
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES, ids=[f"{name}-{rule.sweeps[0]}" for name, rule in RULES])
+def test_every_variant_of_a_rule_can_run_on_its_target(name: str, rule: ClaimRule) -> None:
+    """Otherwise the ledger prints a command that is refused, and no run can ever judge the claim."""
+    for variant in rule.named():
+        chain = load_chain(variant)
+        parts = [*chain, *(load_knob(knob) for overlay in chain for knob in overlay.own_knobs)]
+        assert all(rule.target in part.only_on.split() for part in parts if part.only_on), f"{name}: {variant}"
 
 
 def test_a_notebook_ends_where_a_rule_asks_for_what_its_run_has_not(judge: Judge) -> None:
