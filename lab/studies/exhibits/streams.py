@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import plotly.graph_objects as go
@@ -75,14 +76,9 @@ def passing(shelf: Shelf, study: str) -> str:
         study: The study's key. Its own run and each of its `changes` give rows.
 
     """
-    file, settings, missing, names_of_runs = load_study(study).file, dict[str, str](), list[str](), dict[str, None]()
-    own = StudyChange(question=file.question, variants=file.variants, sweep=file.sweep, quick=file.quick.sweep)
+    settings, missing, names_of_runs = dict[str, str](), list[str](), dict[str, None]()
     rows: dict[str, list[tuple[str, ...]]] = {service.title: [] for service in SERVICES.values()}
-    for change in (*file.changes[:1], own, *file.changes[1:]):
-        names = [*change.variants, *([change.against] if change.against else [])]
-        service = SERVICES[load_sweep(change.sweep)[1].expanded()[0].generator]
-        choices = (shelf.of(change.sweep, change.quick, variant=choice) for choice in (names, *change.variants))
-        run = next((run for run in choices if isinstance(run, Evidence)), None)
+    for change, names, service, run in _select_runs(shelf, study):
         if run is None:
             command = change.command(quick=False, place="")
             missing.append(f"{service.title} ({change.question}): {command}")
@@ -103,6 +99,44 @@ def passing(shelf: Shelf, study: str) -> str:
     )
     explained = [f"- `{name}`: {title}" for name, title in settings.items()]
     return "\n".join([render_markdown([table]), *explained, *gap_lines(missing), "", caption])
+
+
+def describe_systems(shelf: Shelf, study: str) -> dict[tuple[str, str], str]:
+    """Return (system, kind of long answer) → what the runs of a study show of it, in words with a link to each run.
+
+    Args:
+        shelf: The committed runs.
+        study: The study's key.
+
+    """
+    texts: dict[tuple[str, str], list[str]] = {}
+    for _, _, service, run in _select_runs(shelf, study):
+        for arm, point in product(run.run.record.arms, run.points) if run else ():
+            if run and arm.role == "variant":
+                variant = run.run.record.variants[arm.variant]
+                knobs = [name for name in variant.knobs if not name.endswith(TLS)]
+                name, passes, middle, tail, cost, gain, _ = _make_row(run, arm, point, service, knobs)
+                delay = f"delay p50 {middle}, p99 {tail}; " if middle else ""
+                more = f" ({gain} against {arm.baseline})" if gain else ""
+                place = f"[{run.name}](data/reference/{run.name}) on {run.run.record.target}"
+                text = f"{name}: {passes.replace('yes', 'passes', 1)}"
+                text += f"; {delay}{find_metric(service.cost).title} {cost}{more}; {place}" if cost else ""
+                texts.setdefault((variant.base, service.title), []).append(text)
+    return {key: ". ".join(parts) for key, parts in texts.items()}
+
+
+def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[str], Service, Evidence | None]]:
+    """Yield each question of a study, its variants, the kind of long answer that it is about, and its run; None: there is no run.
+
+    The study's own run comes second. A run that lacks some of the variants is taken where there is no complete one.
+    """
+    file = load_study(study).file
+    own = StudyChange(question=file.question, variants=file.variants, sweep=file.sweep, quick=file.quick.sweep)
+    for change in (*file.changes[:1], own, *file.changes[1:]):
+        names = [*change.variants, *([change.against] if change.against else [])]
+        choices = (shelf.of(change.sweep, change.quick, variant=choice) for choice in (names, *change.variants))
+        run = next((run for run in choices if isinstance(run, Evidence)), None)
+        yield change, names, SERVICES[load_sweep(change.sweep)[1].expanded()[0].generator], run
 
 
 def _make_row(run: Evidence, arm: Arm, point: LoadPoint, service: Service, knobs: list[str]) -> tuple[str, ...]:
