@@ -25,7 +25,7 @@ from rich.text import Text
 
 from lab.analysis import evidence, levels
 from lab.analysis.applied import list_programs
-from lab.analysis.migration.table import EXTRA, list_successors, load_table
+from lab.analysis.migration.table import EXTRA, STREAMS, list_successors, load_table
 from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import catalog
 from lab.experiments.selfbench import effects
@@ -45,6 +45,7 @@ from lab.studies import boots, carrying, ledger, matrix, settings
 from lab.studies.claims import ClaimTest, Other
 from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.measuring import measure_test
+from lab.studies.exhibits.streams import describe_systems
 from lab.studies.site.rows import find_answer
 from lab.studies.steps import list_findings, list_steps
 from lab.systems.table import SYSTEMS
@@ -188,6 +189,8 @@ def _make_seen() -> str:
         for row in (*chain.from_iterable(table.rows.values()), *table.extras)
         if row.seen or row.claims
     }
+    shown = describe_systems(evidence.shelf(), "streams")
+    cells |= {key: (text, "") for key, text in shown.items() if key[0] in tables and key[1] in STREAMS.values()}
     rows = [(*names, *texts) for names, texts in cells.items()]
     return _make_table(("successor", "setting", "what committed runs show", "the ledger"), rows)
 

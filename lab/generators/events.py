@@ -169,6 +169,16 @@ def count_events(load: GeneratorLoad) -> int:
     return round(load.duration_s * 1e6) // round((load.every_s or load.duration_s) * 1e6) + 1
 
 
+def read_event_delays_s(stdout: str) -> list[float]:
+    """Return the delay of each event of a stream in seconds, in the order of the events: the median over all streams.
+
+    Args:
+        stdout: The client's output, which was accepted when its sample was measured.
+
+    """
+    return [delay_us / 1e6 for delay_us, _, _ in _Output.model_validate_json(clean_output(stdout)).by_event]
+
+
 def _read_rows(output: _Output, load: GeneratorLoad) -> Rows:
     """Check that all numbers in the client's output agree with each other, and return the streams as an integer array.
 

@@ -19,6 +19,7 @@ from lab.analysis.migration.table import (
     ANNOTATION,
     ANNOTATIONS,
     COMPANION,
+    STREAMS,
     WEIGHTS,
     CounterpartRow,
     Subject,
@@ -54,6 +55,9 @@ _NONE_THERE = {"", "off", "false", "none", "not sent", "all may", "refused"}
 _TRUSTING = {"use-forwarded-headers", "enable-real-ip", "proxy-real-ip-cidr", "use-proxy-protocol"}
 """The keys by which somebody's word on the client's address is believed."""
 _EVERYBODY = re.compile(r"(?<![\w.:])(?:0\.0\.0\.0|::)/0(?!\w)")
+_LONG = "600s"
+"""The read timeout from which on a file shows that answers go on; no single answer is awaited for so long."""
+_UPGRADE = re.compile(r"\bupgrade\b", re.IGNORECASE)
 _NAME = re.compile(r"\{([\w-]+)\}")
 _UNITS = {"header_kb": " KiB", "header_bytes": " bytes", "bytes": " bytes", "seconds": "s", "whole_seconds": "s"}
 """Conversion of a template → the unit of the successor's number."""
@@ -238,6 +242,30 @@ class Migration:
             for (_, in_file, *_), lines in groups.items()
         ]
         return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
+
+
+def find_streams(plan: MigrationPlan) -> Mapping[str, Sequence[str]]:
+    """Return kind of long answer (`lab.analysis.migration.table.STREAMS`) → the settings in the user's files that show it.
+
+    Long answers are token streams, WebSockets and gRPC. A kind that no setting shows is left out.
+    """
+    annotations = ((line.key.removeprefix(PREFIX), line.text, line.ingress) for line in plan.migrations[0].annotations)
+    reasons: dict[str, list[str]] = {}
+    for name, value, ingress in (*((name, value, "") for name, value in plan.given.items()), *annotations):
+        for kind in _list_kinds(name, value):
+            reasons.setdefault(kind, []).append(f"{name}: {shorten(value)}{f' ({ingress})' * bool(ingress)}")
+    return {kind: reasons[kind] for kind in STREAMS if kind in reasons}
+
+
+def _list_kinds(name: str, value: str) -> Sequence[str]:
+    """Return the kinds of long answers that a setting of ingress-nginx, by its name and value, shows to be behind it."""
+    if name == "proxy-buffering":
+        return ["events"] * (value.lower() == "off")
+    if name in ("proxy-read-timeout", "proxy-send-timeout"):
+        return ["events", "websocket"] * (compare_amounts(_LONG, value) in (0, 1))
+    if name == "backend-protocol":
+        return ["grpc"] * value.upper().startswith("GRPC")
+    return ["websocket"] * ("websocket" in name or ("snippet" in name and bool(_UPGRADE.search(value))))
 
 
 FileObjects: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"

@@ -31,6 +31,7 @@ ingress-nginx's default, as does a `value` that leaves the successor's default. 
     differs    the sentence about the difference, instead of the one in leaving.tsv; -: this setting only goes with another
     claims     the claims of the ledger (lab/studies) about this difference
     seen       what of committed runs shows it: `RUN POINT METRIC`, and the variant to divide by (`read_seen`)
+    streams    the kinds of long answers that it is about, by the sweeps that measure them: `events`, `websocket`, `grpc`
 
 A test refuses a wrong table (`tests/analysis/migration/test_table.py`): a key without a row or with two, and any unknown name.
 """
@@ -72,6 +73,8 @@ ANNOTATIONS = frozenset((FOLDER / "ingress_nginx" / "annotations.txt").read_text
 Source: kubernetes/ingress-nginx at controller-v1.15.1 (dbb11b9), docs/user-guide/nginx-configuration/annotations-risk.md, which
 its build generates from the code, and the two aliases in internal/ingress/annotations (`AnnotationAliases`).
 """
+STREAMS: Mapping[str, str] = {"events": "token streams", "websocket": "WebSockets", "grpc": "gRPC"}
+"""Sweep → the kind of long answer that it measures, in words."""
 README, SEEN = Path(__file__).with_name("README.md"), "seen"
 _SEEN_ROW = re.compile(r"^\| (\S+) \| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
 _EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
@@ -115,6 +118,7 @@ class CounterpartRow:
         claims: The ids of claims of published studies about this difference.
         seen: The committed measurement that shows the difference, as the table writes it: `RUN POINT METRIC`; empty for
             none.
+        streams: The kinds of long answers that the difference is about, as keys of `STREAMS`.
 
     """
 
@@ -131,6 +135,7 @@ class CounterpartRow:
     differs: str = ""
     claims: tuple[str, ...] = ()
     seen: str = ""
+    streams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +239,7 @@ def _read_row(cells: Mapping[str, str]) -> Iterator[CounterpartRow]:
             cells.get("differs", ""),
             tuple(cells.get("claims", "").split()),
             cells.get("seen", ""),
+            tuple(cells.get("streams", "").split()),
         )
 
 
@@ -281,11 +287,11 @@ def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return what measurements show of the differences between ingress-nginx and its successors.
 
     Only differences are included whose row in a successor's table names a run (column `seen`) or a published claim
-    (`claims`). The text is read from a generated part of this folder's README. `just maintain readme` writes it from
+    (`claims`), and what the runs of the study `streams` show of each kind of long answer (`STREAMS`). The text is read from a generated part of this folder's README. `just maintain readme` writes it from
     the runs and the claims, so that no number is typed by hand and `just migrate` needs no run.
 
     Returns:
-        (name of the successor, key of ingress-nginx or setting of the successor) → (what committed runs show, each with
+        (name of the successor, key of ingress-nginx, setting of the successor or kind of long answer) → (what committed runs show, each with
         its target; the verdicts on the claims). Either text may be empty.
 
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from rich.text import Text
 
-from lab.analysis.migration.mapping import Migration, MigrationPlan, Standing, Trap, shorten
-from lab.analysis.migration.table import Weight, set_path, split_path
+from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap, find_streams, shorten
+from lab.analysis.migration.table import EXTRA, STREAMS, Weight, set_path, split_path
 from lab.report.grid import (
     Grid,
     Part,
@@ -31,7 +31,8 @@ WIDTH, PAGE_LINES = 108, 45
 """The columns and lines of a page about one successor."""
 LABEL, FEW_LINES = 16, 10
 """The columns of a label, and the lines of a snippet from which on it is written in as few lines as possible."""
-BREAKS, WEAKER, NOTICE, MINOR = (
+STREAMING, BREAKS, WEAKER, NOTICE, MINOR = (
+    "YOUR SERVICES STREAM",
     "BREAKS OR COSTS A LOT",
     "WEAKER PROTECTION",
     "LOOKS DIFFERENT (clients notice)",
@@ -87,7 +88,7 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
         whole: Whether to show all differences instead.
 
     """
-    make = partial(_yield_parts, plan, migration, _sort_traps(migration, evidence), evidence, whole)
+    make = partial(_yield_parts, plan, migration, _sort_traps(migration, evidence, find_streams(plan)), evidence, whole)
     counts = range(len(migration.traps) + 1)
     room = bisect_right(
         counts, PAGE_LINES, key=lambda count: sum(len(part.terminal) + part.blank for part in make(count))
@@ -95,11 +96,16 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
     return [*make(counts[-1] if whole else max(room - 1, 0))]
 
 
-def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap]]:
+def _sort_traps(migration: Migration, evidence: Evidence, streams: Container[str] = ()) -> dict[str, list[Trap]]:
     """Return the traps (differences that a migration runs into) by the section of the page in which they are shown.
 
     In each section, the traps that were seen in runs come first, and those that runs contradict last. A trap that only costs something
     belongs to the last section, unless a run or a published claim shows how much it costs.
+
+    Args:
+        migration: The migration to the successor.
+        evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
+        streams: The kinds of long answers that the user's files show. Traps about these have the first section.
 
     Returns:
         Title of a section → its traps.
@@ -109,8 +115,12 @@ def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap
     def rank(trap: Trap) -> int:
         return 2 * _is_contradicted(migration.system, trap, evidence) or int(not (trap.line.row and trap.line.row.seen))
 
-    sections: dict[str, list[Trap]] = {title: [] for title in (BREAKS, WEAKER, NOTICE, MINOR)}
+    sections: dict[str, list[Trap]] = {title: [] for title in (STREAMING, BREAKS, WEAKER, NOTICE, MINOR)}
     for trap in sorted(migration.traps, key=rank):
+        row, leading = trap.line.row, sections[STREAMING]
+        if row and any(kind in streams for kind in row.streams) and all(row != one.line.row for one in leading):
+            leading.append(trap)
+            continue
         known = trap.line.row and (trap.line.row.seen or trap.line.row.claims)
         sections[SECTIONS[trap.weight] if trap.weight != "costs" or known else MINOR].append(trap)
     return sections
@@ -118,8 +128,31 @@ def _sort_traps(migration: Migration, evidence: Evidence) -> dict[str, list[Trap
 
 def _is_contradicted(system: str, trap: Trap, evidence: Evidence) -> bool:
     """Return whether our runs contradict a published claim about a trap (a difference that a migration runs into) and reproduce none."""
-    ledger = evidence.get((system, trap.line.key or trap.line.setting), ("", ""))[1]
+    ledger = _look_up(system, trap.line, evidence)[1]
     return CONTRADICTED in ledger and REPRODUCED not in ledger
+
+
+def _look_up(system: str, line: Line, evidence: Evidence) -> tuple[str, str]:
+    """Return what runs show of a difference and what the ledger says of it; evidence is kept by a row's first key, or its setting."""
+    name = line.row.keys[0] if line.row and line.row.keys[0] != EXTRA else line.key or line.setting
+    return evidence.get((system, name), ("", ""))
+
+
+def _describe_streams(plan: MigrationPlan, system: str, evidence: Evidence) -> Mapping[str, str]:
+    """Return what runs show of each kind of long answer that the user's files show: label → text; empty if they show none.
+
+    First come the settings that show it, and last the commands for the kinds of which there is no run.
+    """
+    streams = find_streams(plan)
+    texts = {kind: evidence.get((system, STREAMS[kind]), ("", ""))[0] for kind in streams}
+    commands = {kind: f"just bench {system} --against ingress-nginx --sweep {kind}" for kind in streams}
+    if "grpc" in commands:  # a system takes gRPC only with a setting of its own
+        commands["grpc"] = "of gRPC, just study streams --plan has the commands"
+    return {
+        "YOU STREAM": "; ".join(f"{STREAMS[kind]} ({_join(reasons, 2)})" for kind, reasons in streams.items()),
+        **{STREAMS[kind].upper(): text for kind, text in texts.items()},
+        "NO RUN YET": "; ".join(commands[kind] for kind, text in texts.items() if not text),
+    }
 
 
 def _yield_parts(
@@ -144,7 +177,8 @@ def _yield_parts(
     main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
     yield make_title(f"{TODAY} → {migration.about.setting}", blank=migration is not plan.migrations[0])
     yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(migration, main)}, None, blank=False)
-    for title in (BREAKS, WEAKER, NOTICE, *([MINOR] if whole else [])):
+    yield from _yield_labels(_describe_streams(plan, migration.system, evidence), None if whole else 3)
+    for title in (STREAMING, BREAKS, WEAKER, NOTICE, *([MINOR] if whole else [])):
         if traps := sections[title]:
             numbered = enumerate(traps, 1 + [*main, *sections[MINOR]].index(traps[0]))
             entries = [(number, trap, *_describe(migration.system, trap, evidence, whole)) for number, trap in numbered]
@@ -216,7 +250,7 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
     value = f": {shorten(line.to)}" if line.to not in ("", "true", "on", "none", line.value) else ""
     value += " (for all Ingresses)" * (bool(line.ingress) and line.how in ("arg", "key", "field"))
     fix = {"set": "COPY", "lost": "no setting"}.get(line.standing, f"{line.setting}{value}")
-    runs, ledger = evidence.get((system, line.key or line.setting), ("", ""))
+    runs, ledger = _look_up(system, line, evidence)
     reports = ", ".join(part.strip() for part in line.source.split(";") if "#" in part) or line.source
     details = {
         f"{'Reported, but not seen here' if _is_contradicted(system, trap, evidence) else 'Seen here'}: {runs}.": runs,

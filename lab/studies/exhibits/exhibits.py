@@ -62,14 +62,17 @@ from lab.studies.exhibits.reproduction import (
     transcribed,
     usage,
 )
+from lab.studies.exhibits.streams import event_delays, passing
 
 __all__ = [
     "OtherTarget",
     "choose_steps",
     "concurrency",
+    "event_delays",
     "gains",
     "ladder",
     "pages",
+    "passing",
     "placement",
     "printed",
     "ratios",

@@ -43,6 +43,7 @@ FOLDER = ROOT / "notebooks"
 """The folder of the notebooks."""
 PUBLISHED: Mapping[str, tuple[str, str]] = {
     "explore": ('name = ""', 'name = "knobs-local"'),
+    "streams": ("", ""),
     "successors": ("", ""),
 }
 """Notebook with a page for GitHub → the choice in its source that is replaced there, and by what; only with a choice its code is shown."""

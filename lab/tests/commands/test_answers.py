@@ -65,7 +65,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
             ],
         ),
         ("list sweeps latency", 80, [r"\A\d+ sweeps$", "^SWEEP$", r"^  latency  +\S"]),
-        ("list studies", 80, [r"\A6 studies$", "^STUDY$", r"^  okd  +\S.*\?$"]),
+        ("list studies", 80, [r"\A7 studies$", "^STUDY$", r"^  okd  +\S.*\?$"]),
         ("list knobs", 80, [r"\A\d+ knobs$", r"^… \d+ more lines: just list knobs --all$"]),
         (
             "show keepalive --all",

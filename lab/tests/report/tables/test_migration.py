@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.analysis.migration.mapping import Migration, MigrationPlan
-from lab.analysis.migration.table import ANNOTATIONS, list_successors, read_seen
+from lab.analysis.migration.mapping import Migration, MigrationPlan, find_streams
+from lab.analysis.migration.table import ANNOTATIONS, STREAMS, list_successors, read_seen
 from lab.base.errors import UsageError
+from lab.base.files import reference_folder
 from lab.experiments.migration import plan as planning
 from lab.experiments.migration.folder import writable_lines
 from lab.report.markdown import render_markdown
 from lab.report.tables.migration import CONTRADICTED, overview, page
 from lab.report.terminal import render_terminal
+from lab.studies.exhibits.streams import SERVICES
 from lab.systems.manifests.routes import PREFIX
 
 TESTDATA = Path(planning.__file__).parents[2] / "tests" / "experiments" / "migration" / "testdata"
@@ -194,6 +196,72 @@ def test_what_was_seen_stands_with_its_run_and_what_is_reported_with_the_ledger(
         assert "Seen here: CPU per request 5 times that of x (run-a on apiserver)." in text
         assert "Reported: traefik#13123; the ledger says TF-05 inconclusive (just ledger)." in text
         assert len(printed) <= PAGE_LINES
+
+
+STREAMING = """
+kind: Ingress
+metadata:
+  name: chat
+  annotations:
+    nginx.ingress.kubernetes.io/proxy-buffering: "off"
+    nginx.ingress.kubernetes.io/proxy-read-timeout: "3600"
+    nginx.ingress.kubernetes.io/backend-protocol: GRPC
+"""
+
+
+@pytest.mark.parametrize("system", list_successors())
+def test_a_file_whose_services_stream_leads_with_what_runs_show_of_that(system: str) -> None:
+    """Of each kind the run that shows it, or the command of one; then the traps about it, those that were seen first."""
+    plan, seen = planned(system, MINE, STREAMING.encode()), read_seen()
+    printed = lines(plan)
+    refuse_long(printed, PAGE_LINES)
+    labels = ("YOU STREAM", "TOKEN STREAMS", "WEBSOCKETS", "GRPC", "NO RUN YET")
+    begins = [place for place, line in enumerate(printed) if line.startswith(labels)]
+    first = next(place for place, line in enumerate(printed) if line.startswith(("BREAKS", "YOUR SERVICES STREAM")))
+    assert 2 <= len(begins) <= 4 and max(begins) < first
+    whole = " ".join(" ".join(lines(plan, every_line=True)).split())
+    for kind, title in STREAMS.items():
+        runs = seen.get((system, title), ("", ""))[0]
+        names = re.findall(r"(\S+) on (?:local|apiserver|kind)", runs)
+        assert all((reference_folder() / name / "run.json").exists() for name in names)
+        assert all(name in whole for name in names) and (
+            names or f"--sweep {kind}" in whole or (kind == "grpc" and "just study streams --plan" in whole)
+        )
+    assert ("successors-events on local" in whole) == ((system, "token streams") in seen)
+    (migration,) = plan.migrations
+    about = [trap for trap in migration.traps if trap.line.row and trap.line.row.streams]
+    assert ("YOUR SERVICES STREAM" in printed) == bool(about)
+    if any(trap.line.row and trap.line.row.seen for trap in about):
+        assert "Seen here: " in " ".join(printed[first : first + 4])
+
+
+@pytest.mark.parametrize(
+    ("settings", "kinds"),
+    [
+        ({"proxy-buffering": "off"}, ["events"]),
+        ({"proxy-buffering": "on", "proxy-read-timeout": "599", "backend-protocol": "HTTPS"}, []),
+        ({"proxy-read-timeout": "600"}, ["events", "websocket"]),
+        ({"proxy-send-timeout": "1h"}, ["events", "websocket"]),
+        ({"backend-protocol": "GRPCS"}, ["grpc"]),
+        ({"configuration-snippet": "proxy_set_header Upgrade $http_upgrade;"}, ["websocket"]),
+        ({"configuration-snippet": "proxy_set_header X-Upgraded yes;"}, []),
+        ({"websocket-services": "chat"}, ["websocket"]),
+    ],
+)
+def test_settings_that_show_streams(settings: dict[str, str], kinds: list[str]) -> None:
+    """As annotations, and those that are keys in the ConfigMap, too; of a file without any nothing leads."""
+    annotations = {f"{PREFIX}{name}": value for name, value in settings.items()}
+    ingress = yaml.safe_dump({"kind": "Ingress", "metadata": {"name": "chat", "annotations": annotations}})
+    plan = planned("envoy", None, ingress.encode())
+    assert list(find_streams(plan)) == kinds
+    assert all("(chat)" in reason for reasons in find_streams(plan).values() for reason in reasons)
+    assert any("YOUR SERVICES STREAM" in line for line in lines(plan)) == bool(kinds)
+    if settings.keys() <= {"proxy-buffering", "proxy-read-timeout", "proxy-send-timeout"}:
+        assert list(find_streams(planned("envoy", yaml.safe_dump(settings).encode()))) == kinds
+
+
+def test_kinds_of_long_answers_are_those_of_the_study() -> None:
+    assert set(STREAMS.values()) <= {service.title for service in SERVICES.values()}
 
 
 def test_what_is_ignored_today_is_named_with_what_is_meant() -> None:

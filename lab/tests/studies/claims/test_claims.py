@@ -149,6 +149,23 @@ def test_a_run_for_its_shape_alone_hides_no_other(tmp_path: Path, monkeypatch: p
     assert (found.answer, found.runs) == ("inconclusive", ("b",)) and "[" in found.effect
 
 
+@pytest.mark.parametrize(
+    ("name", "sweep", "arms"),
+    [
+        ("HW-04", "events-many", ["envoy-grpc+envoy-circuit-breakers-65536", "envoy+envoy-grpc"]),
+        ("EE-04", "http2-upload-quick", ["envoy+gateway-tls++envoy-h2-window-64k", "envoy+gateway-tls"]),
+        ("TF-03", "grpc", ["traefik-grpc+traefik-fast-proxy", "traefik+traefik-grpc"]),
+    ],
+)
+def test_claims_about_http2_name_the_load_and_the_points_that_decide_them(
+    name: str, sweep: str, arms: list[str]
+) -> None:
+    (decides,) = claims.rules()[name]
+    assert (decides.sweeps[0], decides.named()) == (sweep, arms)
+    points = {point.name for point in load_sweep(sweep)[1].expanded()}
+    assert {test.points for test in (*decides.tests, *decides.shown_only)} <= points
+
+
 MANY, ONE = "okd-150m+okd-routes-1000", "okd-150m+okd-routes-1"
 LIMITS = {MANY: "proxy", ONE: "proxy"}
 """Arm → its `limited_by`, where a test says nothing else."""

@@ -53,6 +53,7 @@ MADE: dict[str, Callable[[RunOrMissing], go.Figure]] = {
     "tails": lambda run: exhibits.tails(run, "T"),
     "processes": lambda run: exhibits.processes(run, "T"),
     "delays": lambda run: exhibits.delays(run, "T"),
+    "event_delays": lambda run: exhibits.event_delays(run, "T"),
     "probing": lambda run: exhibits.probing(run, "T", VARIANT),
     "transfers": lambda run: exhibits.transfers(run, "T", VARIANT),
     "percentiles": lambda run: exhibits.percentiles(
