@@ -247,7 +247,7 @@ STUDY = Verb(
         "key": {
             "nargs": "?",
             "metavar": "STUDY",
-            "help": "the study: aws-a1, digitalocean, nds, okd, qinng or successors (`just list studies` describes them)",
+            "help": "the study: aws-a1, digitalocean, nds, okd, qinng, streams or successors (`just list studies` describes them)",
         },
         "--quick": {"action": "store_true", "help": "use a shortened load: minutes instead of hours"},
     },

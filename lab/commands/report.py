@@ -113,7 +113,7 @@ LEDGER = Verb(
         "study": {
             "metavar": "STUDY",
             "nargs": "?",
-            "help": "show only this study's claims: aws-a1, digitalocean, nds, okd, qinng or successors (default: all)",
+            "help": "show only this study's claims: aws-a1, digitalocean, nds, okd, qinng, streams or successors (default: all)",
         },
         "--rules": {"action": "store_true", "help": "also show the rule by which each claim is judged"},
         "--boots": {

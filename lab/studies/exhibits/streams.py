@@ -1,6 +1,6 @@
 """The exhibits of long answers: a table of what passes each system and at what cost, and the delay of each event over time.
 
-    ("token streams", "haproxy", "late", "106 ms [106, 106]", "212 ms [211, 212]", "27.4 µs [26.4, 28.4]", …)   a row of the table
+    ("token streams", "haproxy", "late", "106 ms [106, 106]", "212 ms [212, 212]", "27.4 µs [26.4, 28.4]", …)   a row of the table
 
 The table has a row for each variant and load point of the runs that a study's file names in `changes`. Its numbers are measured as those of
 claims are (`lab.studies.claims.measuring`). Refuses to pool runs; a run that is missing is a row with the command that makes it.
@@ -76,26 +76,36 @@ def passing(shelf: Shelf, study: str) -> str:
         study: The study's key. Its own run and each of its `changes` give rows.
 
     """
-    settings, missing, names_of_runs = dict[str, str](), list[str](), dict[str, None]()
+    settings, missing = dict[str, str](), list[str]()
     rows: dict[str, list[tuple[str, ...]]] = {service.title: [] for service in SERVICES.values()}
     for change, names, service, run in _select_runs(shelf, study):
         if run is None:
             command = change.command(quick=False, place="")
             missing.append(f"{service.title} ({change.question}): {command}")
-            rows[service.title].append((", ".join(names), f"no run yet: `{command}`", *[""] * 5))
+            rows[service.title].append((", ".join(names), f"no run yet: `{command}`", *[""] * 6))
             continue
-        names_of_runs[f"{run.name} on {run.run.record.target}"] = None
+        place = f"{run.name} on {run.run.record.target}"
         for arm in (arm for arm in run.run.record.arms if arm.role in ("variant", "baseline")):
             knobs = [name for name in run.run.record.variants[arm.variant].knobs if not name.endswith(TLS)]
             settings |= {name: load_knob(name).title for name in knobs}
-            rows[service.title] += [_make_row(run, arm, point, service, knobs) for point in run.points]
+            rows[service.title] += [(*_make_row(run, arm, point, service, knobs), place) for point in run.points]
         absent = (name for name in names if not run.arms(name))
-        rows[service.title] += [(name, explain_absence(run, name), *[""] * 5) for name in absent]
-    heads = ("", "variant", "passes", "delay p50", "delay p99", "CPU of each", "against its baseline", "throughput")
+        rows[service.title] += [(name, explain_absence(run, name), *[""] * 5, place) for name in absent]
+    heads = (
+        "",
+        "variant",
+        "passes",
+        "delay p50",
+        "delay p99",
+        "CPU of each",
+        "against its baseline",
+        "throughput",
+        "run",
+    )
     table = make_text_table(heads, [(title, *row) for title, lines in rows.items() for row in lines])
     caption = (
-        f"medians of the blocks [95 %]; late: the median delay is above {1e3 * LATE_S:g} ms; delay: of an event, of a WebSocket a message's"
-        f" round trip; CPU of each: of an event, a message, a call or a transfer; runs: {', '.join(names_of_runs) or 'none'}"
+        f"medians of the blocks [95 %]; refused or cut: the most in a block; late: the median delay is above {1e3 * LATE_S:g} ms;"
+        " delay: of an event, of a WebSocket a message's round trip; CPU of each: of an event, a message, a call or a transfer"
     )
     explained = [f"- `{name}`: {title}" for name, title in settings.items()]
     return "\n".join([render_markdown([table]), *explained, *gap_lines(missing), "", caption])
