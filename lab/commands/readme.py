@@ -25,7 +25,10 @@ from rich.text import Text
 
 from lab.analysis import evidence, levels
 from lab.analysis.applied import list_programs
-from lab.analysis.migration.table import EXTRA, STREAMS, list_successors, load_table
+from lab.analysis.explain.conclusion import describe_rate_costs
+from lab.analysis.migration.table import COST, EXTRA, STREAMS, list_successors, load_table
+from lab.analysis.noise import BASELINE
+from lab.analysis.rate_costs import compute_rate_costs
 from lab.base.errors import UsageError, refuse_unknown
 from lab.commands import catalog
 from lab.experiments.selfbench import effects
@@ -53,6 +56,8 @@ from lab.systems.table import SYSTEMS
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
 PICTURE = REFERENCE / "findings.svg"
 """The picture that the README shows, from `lab.studies.site.rows.draw_findings`."""
+TWO_RATES = "two-rates"
+"""The sweep (list of loads) that shows the idle and the marginal cost of a system."""
 KEPT_APART = {("analysis", "targets"), ("report", "targets")}
 """The packages that must not import one of a lower floor: what reads a run knows no target (lab/tests/test_house.py)."""
 RECIPE = re.compile(
@@ -191,8 +196,21 @@ def _make_seen() -> str:
     }
     shown = describe_systems(evidence.shelf(), "streams")
     cells |= {key: (text, "") for key, text in shown.items() if key[0] in tables and key[1] in STREAMS.values()}
+    cells |= {(system, COST): (text, "") for system, text in _yield_rate_costs() if system in tables}
     rows = [(*names, *texts) for names, texts in cells.items()]
     return _make_table(("successor", "setting", "what committed runs show", "the ledger"), rows)
+
+
+def _yield_rate_costs() -> Iterator[tuple[str, str]]:
+    """Yield (variant, how its idle and marginal cost differ from ingress-nginx's) of each run at two rates, the oldest run first."""
+    for run in reversed(_runs()):
+        if run.run.record.sweep == TWO_RATES:
+            costs = compute_rate_costs(run.summary(False))
+            programs = {arm: program for program, arms in list_programs(run.run).items() for arm in arms}
+            for cost in (cost for cost in costs if cost.against == BASELINE):
+                place = f"[{run.name}](data/reference/{run.name}) on {run.run.record.target}"
+                for text in describe_rate_costs(costs, cost.arm):
+                    yield cost.arm, f"{text.strip()} ({place}; {programs.get(cost.arm, cost.arm)})"
 
 
 def _describe_seen(system: str, name: str, at_point: str, metric: str, other: str | None = None) -> str:
@@ -300,7 +318,7 @@ def _make_findings() -> str:
         where = f"{finding.target} {mark}" if mark else finding.where
         rows.append((question, where, f"{answer}{elsewhere}{remark}", finding.advice))
     table = _make_table(("question", "where", "measured", "so"), rows)
-    return "\n".join([table, "", "; ".join(list_footnotes(numbers))])
+    return f"{table.rstrip()}\n\n{'; '.join(list_footnotes(numbers))}"
 
 
 def _make_trust() -> str:

@@ -115,7 +115,7 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
         for verdict in run_verdicts:
             yield verdict.text if summary.disturbed else verdict.headline, (verdict,)
             most = MOST_LOADS if len(run_verdicts) == 1 else 1
-            yield from ((line, ()) for line in _describe_rate_costs(costs, verdict.arm))
+            yield from ((line, ()) for line in describe_rate_costs(costs, verdict.arm))
             yield from ((line, ()) for line in _describe_loads(summary, verdict.arm, most) if not summary.disturbed)
         return
     for kind, word in WORDS.items():
@@ -221,7 +221,7 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
         yield f"  and {left} more load{'s' if left > 1 else ''}, in the table"
 
 
-def _describe_rate_costs(costs: Sequence[RateCost], arm: str) -> Iterator[str]:
+def describe_rate_costs(costs: Sequence[RateCost], arm: str) -> Iterator[str]:
     """Yield a line about a variant's effect on idle cost (CPU at rate 0) and marginal cost (CPU of each further request).
 
     There is no line unless the run has two rates of one load. The line also names the rate below which the baseline's

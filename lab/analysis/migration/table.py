@@ -75,6 +75,8 @@ its build generates from the code, and the two aliases in internal/ingress/annot
 """
 STREAMS: Mapping[str, str] = {"events": "token streams", "websocket": "WebSockets", "grpc": "gRPC"}
 """Sweep → the kind of long answer that it measures, in words."""
+COST = "cost of a request"
+"""What `read_seen` calls the cost of a successor that runs show at two rates, with its defaults."""
 README, SEEN = Path(__file__).with_name("README.md"), "seen"
 _SEEN_ROW = re.compile(r"^\| (\S+) \| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
 _EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
@@ -286,12 +288,13 @@ def read_rows(name: str) -> Iterator[Mapping[str, str]]:
 def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return what measurements show of the differences between ingress-nginx and its successors.
 
-    Only differences are included whose row in a successor's table names a run (column `seen`) or a published claim
-    (`claims`), and what the runs of the study `streams` show of each kind of long answer (`STREAMS`). The text is read from a generated part of this folder's README. `just maintain readme` writes it from
-    the runs and the claims, so that no number is typed by hand and `just migrate` needs no run.
+    Only differences are included whose row in a successor's table names a run (column `seen`) or a published claim (`claims`). The
+    kinds of long answers in the runs of the study `streams` (`STREAMS`) and the cost at two rates (`COST`) come in addition. The text is
+    read from a generated part of this folder's README. `just maintain readme` writes it from the runs and the claims, so that no number
+    is typed by hand and `just migrate` needs no run.
 
     Returns:
-        (name of the successor, key of ingress-nginx, setting of the successor or kind of long answer) → (what committed runs show, each with
+        (name of the successor, key of ingress-nginx, setting of the successor, kind of long answer or `COST`) → (what committed runs show, each with
         its target; the verdicts on the claims). Either text may be empty.
 
     """

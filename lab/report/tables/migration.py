@@ -17,7 +17,7 @@ import yaml
 from rich.text import Text
 
 from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap, find_streams, shorten
-from lab.analysis.migration.table import EXTRA, STREAMS, Weight, set_path, split_path
+from lab.analysis.migration.table import COST, EXTRA, STREAMS, Weight, set_path, split_path
 from lab.report.grid import (
     Grid,
     Part,
@@ -205,7 +205,9 @@ def _yield_parts(
         "SOURCES": f"checked {migration.about.default}, {unverified} not verified: {named}",
         "NEXT": "--out FOLDER: manifests; --measure: runs both, says first how long; --all: everything",
     }
-    yield from _yield_labels(labels, None if whole else 1)
+    cost = evidence.get((migration.system, COST), ("", ""))[0]
+    yield from _yield_labels({"COST HERE": cost}, None if whole else 3)
+    yield from _yield_labels(labels, None if whole else 1, blank=not cost)
 
 
 def _describe_files(plan: MigrationPlan) -> str:
