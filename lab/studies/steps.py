@@ -17,7 +17,7 @@ from pydantic import Field
 
 from lab.analysis.applied import describe_kept_defaults, list_programs
 from lab.analysis.evidence import Evidence, further_boots
-from lab.analysis.explain.conclusion import needs_controller
+from lab.analysis.explain.conclusion import UNTIL_CONFIRMED, needs_controller
 from lab.analysis.explain.run import Verdict, format_difference, make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
@@ -312,7 +312,7 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     if defaults and by_arm[question.arm].kind == "differs":
         advice = "no advice: its baseline costs more than the release that it is named for"
     elif needs_controller(by_arm[question.arm], run.run.record):
-        advice += " once a run on apiserver agrees"
+        advice += UNTIL_CONFIRMED
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
     title, target = run.run.record.variants[question.arm].title, run.run.record.target

@@ -12,6 +12,7 @@ line for each kind of verdict. The table follows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from lab.analysis import rerun
 from lab.analysis.explain.notes import describe_direct_streams
@@ -52,6 +53,8 @@ LIMITS = {
     "waiting": "no CPU: it waited for something else",
 }
 """What limited a closed loop (`lab.model.bottleneck`), in words; of several limits at one load the first is named."""
+UNTIL_CONFIRMED = " once a run on apiserver agrees"
+"""What follows the advice to apply a setting that was measured without its controller."""
 FIRST_STEP = "just bench keepalive"
 """The command that a run without a variant recommends."""
 
@@ -70,6 +73,11 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
 
     """
     run_verdicts = make_verdicts(summary)
+    unconfirmed = [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]
+    run_verdicts = tuple(
+        replace(verdict, do=verdict.do + UNTIL_CONFIRMED) if verdict.arm in unconfirmed else verdict
+        for verdict in run_verdicts
+    )
     yield from _list_verdicts(summary, run_verdicts)
     if not summary.rows:
         return
@@ -80,11 +88,9 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         yield f"{resolution}; next: {FIRST_STEP}", ()
     if limits := _describe_limits(summary):
         yield f"limited {limits}", ()
-    if arms := [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]:
-        yield (
-            f"local runs no controller; to confirm it: {rerun.measure_command(record, ' '.join(arms))} --target apiserver",
-            (),
-        )
+    if unconfirmed:
+        command = rerun.measure_command(record, " ".join(unconfirmed))
+        yield f"local runs no controller; to confirm it: {command} --target apiserver", ()
     if more := _suggest_blocks(summary, record):
         yield more, ()
 
@@ -157,7 +163,7 @@ def describe_noise(summary: Summary) -> str:
     listed = "; ".join(f"{title} {', '.join(texts)}" for title, texts in parts.items())
     listed += f", and {left} smaller" if left else ""
     if failed:
-        return f"noise check: {base} against itself differs, {listed}: nothing smaller is claimed there"
+        return f"noise check: {base} against itself differs, {listed}: no difference up to its far end is claimed there"
     return f"noise check passed: {base} against itself, {listed}"
 
 

@@ -245,9 +245,7 @@ def conclude(gate: Gate, strict: bool) -> str:
         return f"{counts}: {'of the same variant, so no change is to blame' if same else 'do not take this change as it is'}"
     if gate.verdict == "inconclusive":
         knowledge = "nothing is known of this change" if not passed else "not all is known of this change"
-        return (
-            f"{counts}: {knowledge}: {'refused (--strict)' if strict else 'let through, as --strict was not asked for'}"
-        )
+        return f"not decided: {counts}; {knowledge}, {'refused' if strict else 'let through; --strict would refuse it'}"
     # the share of the bound that its interval reaches; without an interval, or with a bound of 0, the least
     worst = max(
         (gated for gated in gate.rows if gated.decides),

@@ -27,7 +27,7 @@ BY_SOLO = "by solo samples, as these are different systems"
 TOO_FEW_SOLO = f"a concurrent pair of different systems does not decide, and fewer than {stats.MIN_BLOCKS} blocks have solo samples"
 
 PAIRS_MISS = "pairs may miss part of such a cost"
-NOISY = "the baseline against itself shows as much"
+NOISY = "it is within what the baseline shows against itself"
 
 VerdictKind = Literal[
     "apply",

@@ -176,7 +176,7 @@ def _yield_parts(
     """
     main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
     yield make_title(f"{TODAY} → {migration.about.setting}", blank=migration is not plan.migrations[0])
-    yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(migration, main)}, None, blank=False)
+    yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(plan, migration, main)}, None, blank=False)
     yield from _yield_labels(_describe_streams(plan, migration.system, evidence), None if whole else 3)
     for title in (STREAMING, BREAKS, WEAKER, NOTICE, *([MINOR] if whole else [])):
         if traps := sections[title]:
@@ -218,12 +218,13 @@ def _describe_files(plan: MigrationPlan) -> str:
     return f"{settings}; {ingresses if plan.ingresses else 'no Ingresses given (kubectl get ingress -A -o yaml)'}"
 
 
-def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
+def _sum_up(plan: MigrationPlan, migration: Migration, main: Sequence[Trap]) -> str:
     """Return the summary of a migration in words.
 
     It says how many differences there are, how many of them can be fixed, and what becomes of the user's settings.
 
     Args:
+        plan: The plan, with the keys that ingress-nginx does not know.
         migration: The migration to a successor.
         main: The differences that are not minor.
 
@@ -232,6 +233,8 @@ def _sum_up(migration: Migration, main: Sequence[Trap]) -> str:
     copied = sum(trap.line.standing == "set" for trap in main)
     unfixed = f", {len(lost)} without a setting ({_join(lost, 3)})" if lost else ""
     own = {text: count for standing, text in STANDING_TEXTS.items() if (count := migration.standings.get(standing))}
+    ignored = len(plan.unknown)
+    own |= {"ignored today": ignored} if ignored else {}
     settings = f" Your {_count(sum(own.values()), 'setting')}: {', '.join(f'{own[text]} {text}' for text in own)}."
     fixed = f"{len(main) - len(lost)} you can fix before you switch ({copied} by COPY){unfixed}."
     return f"{_count(len(main), 'difference')}: {fixed}{settings if own else ''}"
@@ -390,13 +393,13 @@ def overview(plan: MigrationPlan, evidence: Evidence) -> list[Part]:
     columns = make_columns(("successor", *standings, "breaks", "weaker", "the worst"), left=(0, len(rows[0]) - 1))
     heads = (replace(column, over={"line": "one", "objects": "other"}.get(column.name, "")) for column in columns)
     meaning = (
-        "works: nothing to do; one line, other objects: what your settings need; impossible: no setting. "
+        "of your settings: works: nothing to do; one line, other objects: what they need; impossible: no setting. "
         if own
         else ""
     )
     versions = ", ".join(f"{migration.system} {migration.about.value}" for migration in plan.migrations)
     labels = {
-        "MEANING": f"{meaning}breaks: differences that break requests or cost a lot; weaker: that weaken protection. Fewest breaks first: no recommendation",
+        "MEANING": f"{meaning}breaks: differences that break requests or cost a lot; weaker: that weaken protection. Fewest breaks first, which is no recommendation: a count has no weights",
         "IGNORED TODAY": _list_ignored(plan),
         "ALSO": "; ".join(plan.notes),
         "SOURCES": f"checked {max(migration.about.default for migration in plan.migrations)}: {versions}",

@@ -305,12 +305,27 @@ def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | Tab
     yield replace(_format_blocks(row), notes=() if stated else row.notes)
 
 
+def _describe_schemes(summary: Summary) -> str:
+    """Return how the differences that were judged were measured, as pairs or by solo samples, and at which points by the latter."""
+    schemes: dict[str, set[bool]] = {}
+    for row in summary.rows:
+        for effect in row.shown:
+            if effect.decision.judged:
+                schemes.setdefault(row.point.name, set()).add(effect.scheme is not None)
+    solo = [name for name, kinds in schemes.items() if kinds == {False}]
+    if len(solo) == len(schemes):
+        return "one after the other"
+    mixed = any(len(kinds) > 1 for kinds in schemes.values())
+    apart = f"; at {', '.join(solo)} one after the other" if solo else "; some one after the other (notes)" if mixed else ""
+    return f"both at once, as pairs{apart}"
+
+
 def _make_legend(summary: Summary) -> list[Part]:
     """Return the legend of the tables of differences and absolute values, in at most five lines."""
     judged = [effect for row in summary.rows for effect in row.shown if effect.decision.judged]
     lines: list[str] = []
     if judged:
-        how = "both at once, as pairs" if any(effect.scheme for effect in judged) else "one after the other"
+        how = _describe_schemes(summary)
         lines.append(
             f"difference    against the baseline, {how}; n: blocks or pairs; p adjusted for {len(judged)}"
             f" comparison{'s' if len(judged) > 1 else ''}"
@@ -325,7 +340,7 @@ def _make_legend(summary: Summary) -> list[Part]:
     if any(row.arm.role == "again" for row in summary.rows):
         others = any(effect.marked and not effect.primary for row in summary.rows for effect in row.effects)
         lines.append(
-            f"noise check   the baseline against itself{'; (better), (worse): another metric differs, which is not claimed' * others}"
+            f"noise check   the baseline against itself{'; (better), (worse): a secondary metric, in which nothing is claimed' * others}"
         )
     values = [
         value for row in summary.rows for name in SHOWN if METRICS[name].ratio and (value := row.cell.absolute(name))

@@ -139,8 +139,10 @@ def claim_row(verdict: ClaimVerdict) -> ClaimRow:
 def find_answer(finding: StepFinding) -> tuple[str, str]:
     """Return the answer that a finding gives to its yes-or-no question, as (words, CSS class that colours them): `('Yes', 'better')`.
 
-    If the boots of the machine disagree, the answer is that it depends on the boot.
+    If the boots of the machine disagree, the answer is that it depends on the boot. Questions about another system ask whether it is better.
     """
+    if finding.boots.agree and finding.verdict.kind == "differs":
+        return ("Yes", "better") if finding.verdict.do.startswith("better") else ("No", "worse")
     return ANSWERS_BY_KIND[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "inconclusive")
 
 
