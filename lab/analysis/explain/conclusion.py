@@ -167,12 +167,12 @@ def describe_noise(summary: Summary) -> str:
     return f"noise check passed: {base} against itself, {listed}"
 
 
-def _list_self_effects(summary: Summary) -> Iterator[RowEffect]:
-    for row in summary.rows:
-        effects = [effect for effect in row.effects if effect.decision is Decision.A_A]
-        costs = [effect for effect in effects if effect.metric == "cpu_per_request"]
-        primary = [effect for effect in effects if effect.primary]
-        yield from ((row, effect) for effect in primary or ([] if summary.disturbed else costs or effects))
+def _list_self_effects(summary: Summary) -> list[RowEffect]:
+    """Return the A/A comparisons for the noise check: those in a primary metric at any load, or else those in CPU time per request."""
+    effects = [(row, effect) for row in summary.rows for effect in row.effects if effect.decision is Decision.A_A]
+    primary = [item for item in effects if item[1].primary]
+    costs = [item for item in effects if item[1].metric == "cpu_per_request"]
+    return primary or ([] if summary.disturbed else costs or effects)
 
 
 def _includes_zero(effect: Effect) -> bool:

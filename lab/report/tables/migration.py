@@ -176,8 +176,10 @@ def _yield_parts(
     """
     main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
     yield make_title(f"{TODAY} → {migration.about.setting}", blank=migration is not plan.migrations[0])
-    yield from _yield_labels({"READ": _describe_files(plan), "IN SHORT": _sum_up(plan, migration, main)}, None, blank=False)
-    yield from _yield_labels(_describe_streams(plan, migration.system, evidence), None if whole else 3)
+    yield from _yield_labels(
+        {"READ": _describe_files(plan), "IN SHORT": _sum_up(plan, migration, main)}, None, blank=False
+    )
+    yield from _yield_labels(_describe_streams(plan, migration.system, evidence), None if whole else 2)
     for title in (STREAMING, BREAKS, WEAKER, NOTICE, *([MINOR] if whole else [])):
         if traps := sections[title]:
             numbered = enumerate(traps, 1 + [*main, *sections[MINOR]].index(traps[0]))

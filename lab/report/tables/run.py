@@ -316,7 +316,9 @@ def _describe_schemes(summary: Summary) -> str:
     if len(solo) == len(schemes):
         return "one after the other"
     mixed = any(len(kinds) > 1 for kinds in schemes.values())
-    apart = f"; at {', '.join(solo)} one after the other" if solo else "; some one after the other (notes)" if mixed else ""
+    apart = (
+        f"; at {', '.join(solo)} one after the other" if solo else "; some one after the other (notes)" if mixed else ""
+    )
     return f"both at once, as pairs{apart}"
 
 

@@ -439,7 +439,7 @@ def test_the_conclusion_of_one_variant_is_at_most_seven_lines_with_every_load_in
     assert len(loads) == 3 and all(line.endswith(": better") and "p99 −" in line and "[" in line for line in loads)
     assert "  and 3 more loads, in the table" in lines
     noise = next(line for line in lines if line.startswith("noise check"))
-    differs = "noise check: baseline against itself differs, p99 +1.3 % [+0.1, +2.5] at rate-4: nothing smaller is claimed there"
+    differs = "noise check: baseline against itself differs, p99 +1.3 % [+0.1, +2.5] at rate-4: no difference up to its far end is claimed there"
     assert noise == differs
     many = make_plan([(f"v{n}", "baseline") for n in range(5)])
     grouped = lines_of(summary_of(many, {f"v{n}": "p99" for n in range(5)}, effects={"v3": 0.8}), many)
