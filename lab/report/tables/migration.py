@@ -233,7 +233,7 @@ def _sum_up(plan: MigrationPlan, migration: Migration, main: Sequence[Trap]) -> 
     """
     lost = [_name(trap) for trap in main if trap.line.standing == "lost"]
     copied = sum(trap.line.standing == "set" for trap in main)
-    unfixed = f", {len(lost)} without a setting ({_join(lost, 3)})" if lost else ""
+    unfixed = f", {len(lost)} without a setting ({_join(lost, 2)})" if lost else ""
     own = {text: count for standing, text in STANDING_TEXTS.items() if (count := migration.standings.get(standing))}
     ignored = len(plan.unknown)
     own |= {"ignored today": ignored} if ignored else {}
@@ -290,7 +290,7 @@ def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Seq
     ]
     if hidden := dict.fromkeys(_name(entry[1]) for entry in entries[len(shown) :]):
         text = f"… {len(entries) - len(shown)}{' more' * bool(shown)} (--all): {', '.join(hidden)}"
-        lines, markdown = [*lines, *_wrap(f"   {text}", most=2)], [*markdown, "", text]
+        lines, markdown = [*lines, *_wrap(f"   {text}", most=1)], [*markdown, "", text]
     return Sentences((Text(title, style="bold"), *map(Text, lines)), (f"**{title}**", "", *markdown), blank=True)
 
 
