@@ -99,6 +99,11 @@ def list_programs(run: RunStore) -> dict[str, list[str]]:
     return stand_ins.list_programs(run.record.target, run.record.facts, _read_manifests(run))
 
 
+def map_programs(run: RunStore) -> dict[str, str]:
+    """Return name of an arm (variant in the run) → the program with version that ran as its proxy; arms without a known one are left out."""
+    return {arm: program for program, arms in list_programs(run).items() for arm in arms}
+
+
 def list_notes_on_defaults(run: RunStore) -> list[str]:
     """Return a sentence for each setting that a stand-in program left at a costly default in a run, with the names of the arms (variants).
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from rich.text import Text
 
 from lab.analysis import evidence, levels
-from lab.analysis.applied import list_programs
+from lab.analysis.applied import list_programs, map_programs
 from lab.analysis.explain.conclusion import describe_rate_costs
 from lab.analysis.migration.table import COST, EXTRA, STREAMS, list_successors, load_table
 from lab.analysis.noise import BASELINE
@@ -206,7 +206,7 @@ def _yield_rate_costs() -> Iterator[tuple[str, str]]:
     for run in reversed(_runs()):
         if run.run.record.sweep == TWO_RATES:
             costs = compute_rate_costs(run.summary(False))
-            programs = {arm: program for program, arms in list_programs(run.run).items() for arm in arms}
+            programs = map_programs(run.run)
             for cost in (cost for cost in costs if cost.against == BASELINE):
                 place = f"[{run.name}](data/reference/{run.name}) on {run.run.record.target}"
                 for text in describe_rate_costs(costs, cost.arm):

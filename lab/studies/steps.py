@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from lab.analysis.applied import describe_kept_defaults, list_programs
+from lab.analysis.applied import describe_kept_defaults, map_programs
 from lab.analysis.evidence import Evidence, further_boots
-from lab.analysis.explain.conclusion import UNTIL_CONFIRMED, needs_controller
+from lab.analysis.explain.conclusion import condition_advice
 from lab.analysis.explain.run import Verdict, format_difference, make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
@@ -209,7 +209,7 @@ def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Tunin
 
 
 def _list_steps(run: Evidence, published: Mapping[Key, Sequence[PublishedEffect]]) -> Iterator[TuningStep]:
-    programs = {arm: program for program, arms in list_programs(run.run).items() for arm in arms}
+    programs = map_programs(run.run)
     for summary in summarise_run(run):
         for row in summary.rows:
             if row.arm.role == "variant" and not row.point.control and row.arm.name not in summary.nulls:
@@ -305,14 +305,12 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     steady, disturbed = summarise_run(run)
     by_arm = {verdict.arm: verdict for verdict in make_verdicts(disturbed if disturbed.rows else steady)}
     refuse_unknown(question.arm, by_arm, f"{place}: {question.run}", f"no arm '{question.arm}'")
-    measured, advice = by_arm[question.arm].found, by_arm[question.arm].do
+    measured, advice = by_arm[question.arm].found, condition_advice(by_arm[question.arm], run.run.record)
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
     defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
     boots = compute_step_over_boots(run, further_boots(run), question.arm, question.point)
     if defaults and by_arm[question.arm].kind == "differs":
         advice = "no advice: its baseline costs more than the release that it is named for"
-    elif needs_controller(by_arm[question.arm], run.run.record):
-        advice += UNTIL_CONFIRMED
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
     title, target = run.run.record.variants[question.arm].title, run.run.record.target
@@ -326,7 +324,7 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
         identity = step.target, step.point, step.metric
         elsewhere[identity] = max(elsewhere.get(identity, step), step, key=lambda candidate: candidate.blocks)
     sentence = f"{measured}; {boots.text}"
-    program = next((name for name, arms in list_programs(run.run).items() if question.arm in arms), "")
+    program = map_programs(run.run).get(question.arm, "")
     return StepFinding(
         question,
         title,

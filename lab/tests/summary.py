@@ -17,34 +17,37 @@ from pathlib import Path
 LONG_S = 2.0
 
 
+def cases(folder: Path) -> Iterator[ET.Element]:
+    """The test cases in all the XML files below a folder."""
+    for report in sorted(folder.rglob("*.xml")):
+        yield from ET.parse(report).iter("testcase")
+
+
 def count(folder: Path) -> tuple[int, int, int]:
     """Passed, failed, skipped test cases in all the XML files below a folder."""
     passed = failed = skipped = 0
-    for report in folder.rglob("*.xml"):
-        for case in ET.parse(report).iter("testcase"):
-            outcomes = {child.tag for child in case}
-            failed += bool(outcomes & {"failure", "error"})
-            skipped += "skipped" in outcomes
-            passed += not outcomes & {"failure", "error", "skipped"}
+    for case in cases(folder):
+        outcomes = {child.tag for child in case}
+        failed += bool(outcomes & {"failure", "error"})
+        skipped += "skipped" in outcomes
+        passed += not outcomes & {"failure", "error", "skipped"}
     return passed, failed, skipped
 
 
 def failures(folder: Path) -> Iterator[str]:
     """`file: test: last line of its reason` for each test case that failed, in all the XML files below a folder."""
-    for report in sorted(folder.rglob("*.xml")):
-        for case in ET.parse(report).iter("testcase"):
-            for child in case:
-                if child.tag in {"failure", "error"}:
-                    lines = (child.text or child.get("message") or "no reason given").strip().splitlines()
-                    yield f"{name_of(case)}: {lines[-1].strip()}"
+    for case in cases(folder):
+        for child in case:
+            if child.tag in {"failure", "error"}:
+                lines = (child.text or child.get("message") or "no reason given").strip().splitlines()
+                yield f"{name_of(case)}: {lines[-1].strip()}"
 
 
 def slow(folder: Path) -> Iterator[tuple[float, str]]:
     """(seconds, file: test) of those that took long, of one report's folder."""
-    for report in folder.rglob("*.xml"):
-        for case in ET.parse(report).iter("testcase"):
-            if (took := float(case.get("time", 0))) > LONG_S:
-                yield took, name_of(case)
+    for case in cases(folder):
+        if (took := float(case.get("time", 0))) > LONG_S:
+            yield took, name_of(case)
 
 
 def name_of(case: ET.Element) -> str:

@@ -73,12 +73,8 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
 
     """
     run_verdicts = make_verdicts(summary)
-    unconfirmed = [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]
-    run_verdicts = tuple(
-        replace(verdict, do=verdict.do + UNTIL_CONFIRMED) if verdict.arm in unconfirmed else verdict
-        for verdict in run_verdicts
-    )
-    yield from _list_verdicts(summary, run_verdicts)
+    advised = tuple(replace(verdict, do=condition_advice(verdict, record)) for verdict in run_verdicts)
+    yield from _list_verdicts(summary, advised)
     if not summary.rows:
         return
     if all(row.arm.variant == "direct" for row in summary.rows):
@@ -88,7 +84,7 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         yield f"{resolution}; next: {FIRST_STEP}", ()
     if limits := _describe_limits(summary):
         yield f"limited {limits}", ()
-    if unconfirmed:
+    if unconfirmed := [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]:
         command = rerun.measure_command(record, " ".join(unconfirmed))
         yield f"local runs no controller; to confirm it: {command} --target apiserver", ()
     if more := _suggest_blocks(summary, record):
@@ -102,6 +98,11 @@ def needs_controller(verdict: Verdict, record: RunRecord) -> bool:
     """
     base = record.variants[verdict.arm].base if verdict.kind == "apply" and record.target == "local" else ""
     return any(system.name == base and system.controllers for system in SYSTEMS)
+
+
+def condition_advice(verdict: Verdict, record: RunRecord) -> str:
+    """Return what a verdict advises to do, on the condition that a run of the controller agrees if none was measured."""
+    return verdict.do + UNTIL_CONFIRMED * needs_controller(verdict, record)
 
 
 def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterator[tuple[str, tuple[Verdict, ...]]]:

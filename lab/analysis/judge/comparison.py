@@ -131,13 +131,15 @@ class ComparedRow:
         return self.base.arm, self.other.arm
 
     @property
-    def place(self) -> str:
-        """The phrase for people that names the row's arm (variant) and load point: `keepalive at ceiling`.
-
-        If the two sides are different arms, both are named: `keepalive against baseline at ceiling`.
-        """
+    def arms(self) -> str:
+        """The names of the row's arms (variants of the runs) for people: `keepalive against baseline`; one name if both sides have it."""
         base, other = self.pair
-        return f"{other if base == other else f'{other} against {base}'} at {self.point.name}"
+        return other if base == other else f"{other} against {base}"
+
+    @property
+    def place(self) -> str:
+        """The phrase for people that names the row's arms (variants of the runs) and load point: `keepalive against baseline at ceiling`."""
+        return f"{self.arms} at {self.point.name}"
 
     @property
     def fell(self) -> str:

@@ -98,8 +98,7 @@ def _yield_rows(comparison: Comparison) -> Iterator[tuple[TableRow, TableRow]]:
         generator = f"; {next(iter(generators))}" if len(generators) == 1 else ""  # where all sides had the same one
         heading = Heading(point.name, f"{describe_load(point)}{done}{generator}")
         for compared in at_point:
-            base, other = compared.pair
-            pair = other if base == other else f"{other} against {base}"
+            pair = compared.arms
             # within one run a ratio is not that of the two absolute values, which `just table` has
             bare = comparison.paired and compared.relative
             levels = (

@@ -58,7 +58,7 @@ def page(gate: Gate, strict: bool) -> list[Part]:
         change = format_change(gated.row, gated.row.estimate) if gated.row.estimate else "–"
         text = WORDS[gated.verdict] if gated.decides else "does not decide"
         verdict = TableCell(text, STYLES[gated.verdict], strong=gated.verdict == "regression")
-        arm = _shorten(" against ".join(dict.fromkeys(reversed(gated.row.pair))), usual)
+        arm = _shorten(gated.row.arms, usual)
         point, cells = Heading(gated.row.point.name), (gated.metric, change, gated.bound, verdict)
         narrow.append(make_row(*cells, under=[point, Heading(arm, inner=True)]))
         wide.append(make_row(arm, *cells, under=[point]))
