@@ -1,6 +1,7 @@
-"""The command line: it runs a verb of `lab/commands/`, prints errors as lines, and returns the exit status.
+"""The command line: it runs the named command (a module of `lab/commands/`), and prints an error as one line.
 
-Exit status: 0 good; 1 measuring had begun and some cell has no valid sample; 2 wrong usage or a missing prerequisite.
+The exit status is 0 for success, and 2 for wrong usage or a missing prerequisite. It is 1 for any other failure, such
+as a run in which a planned measurement has no valid sample.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ class StderrConsole(Console):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit status: 0, 1 or 2, as the module defines them.
+    """Run a command of the lab, such as `bench keepalive`, and return the exit status of the process.
+
+    An error is printed as one line on stderr, and determines the exit status.
 
     Args:
-        argv: The arguments; None = those that the process was started with.
+        argv: The arguments of the command line; None = the arguments that the process was started with.
 
     """
     if INSIDE in os.environ:

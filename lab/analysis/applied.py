@@ -1,8 +1,10 @@
 """The manifests and output of a stored run, checked against its records' digests, and which programs really ran.
 
-Refused are manifests other than those that were applied, and numbers whose verbatim output has been changed.
+Manifests that were not applied are refused, and so are numbers whose stored output has been changed.
 
-A sentence about a default, in the run `knobs-kind`: baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx 1.15.1 has false (…)
+A stand-in is a program that runs in place of another one that could not be had, and may have other defaults. The module writes
+the sentences about such defaults: baseline ran with the stand-in's own default --enable-metrics=true, where ingress-nginx
+1.15.1 has false (…)
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ LOGS_KEPT = 32
 
 
 class AsApplied(RunStore):
-    """A stored run whose manifests and verbatim output are checked against the digests in its records.
+    """A stored run whose manifests and raw output are checked against the digests in its records.
 
     Manifests are checked because even a part of a YAML file is valid YAML, with fewer routes in it. Output is checked
-    because a sample must not have the numbers of another sample's output. What was read is kept in memory, because
-    manifests of a thousand routes take seconds to read.
+    because a sample must not have the numbers of another sample's output. Manifests and request logs are stored in
+    memory once they are read, because manifests of a thousand routes take seconds to read.
     """
 
     def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
@@ -43,7 +45,7 @@ class AsApplied(RunStore):
         self._logs: dict[str, pl.DataFrame] = {}
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the selected samples of the run, after a check of their verbatim output against the recorded digests.
+        """Return the selected samples of the run, after a check of their stored raw output against the recorded digests.
 
         Args:
             wanted: A function that returns True for each sample to be returned.
@@ -63,7 +65,7 @@ class AsApplied(RunStore):
         return samples
 
     def requests(self, sample: Sample) -> pl.DataFrame:
-        """Return the log of a sample's requests; the logs of the last `LOGS_KEPT` samples are kept in memory."""
+        """Return the log of a sample's requests; at most `LOGS_KEPT` logs are stored in memory for the next call."""
         if sample.id not in self._logs:
             if len(self._logs) >= LOGS_KEPT:
                 self._logs.clear()
@@ -100,15 +102,19 @@ def list_programs(run: RunStore) -> dict[str, list[str]]:
 
 
 def map_programs(run: RunStore) -> dict[str, str]:
-    """Return name of an arm (variant in the run) → the program with version that ran as its proxy; arms without a known one are left out."""
+    """Return name of an arm (variant in the run) → the program with version that ran as its proxy.
+
+    Arms whose program is unknown are left out.
+    """
     return {arm: program for program, arms in list_programs(run).items() for arm in arms}
 
 
 def list_notes_on_defaults(run: RunStore) -> list[str]:
-    """Return a sentence for each setting that a stand-in program left at a costly default in a run, with the names of the arms (variants).
+    """Return a sentence for each setting that a stand-in program left at a costly default of its own in a run.
 
-    A stand-in runs in place of a program that could not be had. Its defaults may differ from that program's. The result
-    is empty if the manifests cannot be read.
+    A stand-in runs in place of a program that could not be had. Its defaults may differ from that program's. The
+    sentence names the arms (variants of the run) with this default. The result is empty if the manifests cannot be
+    read.
     """
     return stand_ins.describe_kept_defaults(run.record.target, run.record.facts, _read_manifests(run))
 

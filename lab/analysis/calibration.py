@@ -1,7 +1,7 @@
 """The results of a calibration: the bias of each generator, its ceiling, how it shows a pause, and advice on its use.
 
-Numbers are medians over the repeats with their ranges. The module reads and writes no files. Measurements that were disturbed count
-as well, and `noisy` has their number. Nothing is judged from a measurement that was not made: the result is None instead.
+Numbers are medians over the repeats with their ranges. Measurements that were disturbed count as well, and `noisy` has their
+number. A result that was not measured is None. The module reads and writes no files.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Bias:
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    """What one load generator reports about a known pause of the server, and what is true.
+    """The report of one load generator about a known pause of the server, compared with the truth.
 
     Attributes:
         reported_share: The share of requests that waited because of the pause, by the reported latencies.
@@ -173,7 +173,10 @@ def _require_spread(values: Iterable[float]) -> Spread:
 
 
 def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
-    """Return percentile → the bias of a load generator there: reported minus true latency, within each measurement."""
+    """Return percentile (such as `p99`) → the bias of a load generator at this percentile: reported minus true latency.
+
+    The difference is computed within each measurement.
+    """
     biases: dict[str, Bias] = {}
     for name in PERCENTILES:
         pairs = [
@@ -229,7 +232,7 @@ def _list_costs_s(measurements: Sequence[Measured]) -> list[float]:
 
 
 def _advise(generator: Known, pause: PauseResult | None) -> str:
-    """Return the advice on what to use a load generator for, by how it reported a pause of the server.
+    """Return the advice on what to use a load generator for, by how well it reported a known pause of the server.
 
     Returns:
         The advice. If the generator is not installed, how to install it. Empty if the pause was not measured.

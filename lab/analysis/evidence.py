@@ -1,9 +1,9 @@
 """The committed runs as evidence: they are looked up by what they measured, never by their folder's name.
 
-A missing or damaged run is reported. Of a run one gets a metric's value in each block, the log of one sample (with times
-from the beginning of its load), and the settings that were in force. The module does not judge (`lab.studies.claims` does) and does not draw (`lab.report.figures`
-does). It does not hand out a block whose control run failed, manifests other than those that were applied, or numbers
-whose verbatim output has been changed.
+A run gives the values of a metric in each block (repetition), the log of one sample (with times from the beginning of its
+load), and the settings that were applied. A block whose control run (the same load without its disruption) failed is left out.
+Manifests that were not applied, and numbers whose stored output has been changed, are refused. A missing or damaged run is
+reported. The module does not judge (`lab.studies.claims` does), and it does not draw (`lab.report.figures` does).
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ def _find_proxy_container(run: RunStore, variant: str) -> Mapping[str, Any]:
 
 
 def _measure_least_spacing_s(run: RunStore, sample: Sample) -> float | None:
-    """Return the least seconds between two reloads of one proxy during a sample; None with fewer than two reloads.
+    """Return the least seconds between two reloads of one proxy during a sample; None if no proxy reloaded twice.
 
-    The time is from the beginning of one reload to the beginning of the next. If no beginnings were recorded, it is
-    from end to end.
+    The time is from the beginning of one reload to the beginning of the next. If the beginnings were not recorded, it
+    is from the end of one to the end of the next.
     """
     events = run.events(sample).sort("at_s")
     begun = events.filter(pl.col("kind") == "Reload")
@@ -81,7 +81,7 @@ def _measure_least_spacing_s(run: RunStore, sample: Sample) -> float | None:
 
 
 def _compute_startup_allowance_s(run: RunStore, sample: Sample) -> float | None:
-    """Return how many seconds the startup probe gives the proxy to start, by the manifests that were applied.
+    """Return how many seconds a proxy has to start until its startup probe gives up, by the applied manifests.
 
     Kubelet's rule is delay + period × failures. The result is None without a startup probe.
     """
@@ -92,16 +92,16 @@ def _compute_startup_allowance_s(run: RunStore, sample: Sample) -> float | None:
 
 
 def _read_reload_interval_s(run: RunStore, sample: Sample) -> float | None:
-    """Return the reload interval in seconds that the applied manifests set; None if they set none, or have no router."""
+    """Return the interval between reloads, in seconds, that the applied manifests set for OKD's router; None if not set."""
     with suppress(NotMeasurableError):
         return asked.configured_interval_s(run.manifests(sample.variant))
     return None
 
 
 def _share_answered_while_failing(run: RunStore, sample: Sample) -> float | None:
-    """Return the share of requests that got a right answer during the time in which requests of a sample failed.
+    """Return the share of right answers between the first and the last failed request of a sample; None without a failure.
 
-    This time is from the first to the last failed request, by when requests were due. None if no request failed.
+    Requests are ordered by the time at which they were due.
     """
     log = run.requests(sample)
     log = log.with_columns(right=outcomes.mark_right_answers(sample.point, log))
@@ -112,7 +112,7 @@ def _share_answered_while_failing(run: RunStore, sample: Sample) -> float | None
 
 
 def _find_busiest_second(run: RunStore, sample: Sample) -> float | None:
-    """Return the most CPU time that one of the proxy's processes used in any one second, in CPUs, as pidstat counts it.
+    """Return the largest CPU use of one proxy process in any second, as pidstat counts it: 0.5 is half of one CPU.
 
     None if no second was recorded completely.
     """
@@ -131,7 +131,7 @@ LOGS: Mapping[str, Callable[[RunStore, Sample], float | None]] = {
 }
 """Metric → the function that reads it from a sample's log or the applied manifests; None: they cannot show it."""
 OF_PROXY = frozenset({"cpu_per_request", "memory_bytes"})
-"""The metrics that in a claim are the proxy's only, where a table has the backend's if there is no proxy."""
+"""The metrics that claims read of the proxy only. In a table, the backend's value replaces them if there is no proxy."""
 
 
 # -- a run ------------------------------------------------------------------------------------------------------
@@ -154,11 +154,11 @@ class Damaged:
 
     @property
     def said(self) -> str:
-        """The message for people about the damaged run: its folder, and what is wrong with the folder."""
+        """The message for people about a damaged run: `slow-link is damaged: …`, with the faulty file and the remedy."""
         return f"{self.name} is damaged: {self.why}"
 
     def of(self, sweeps: Sequence[str], variants: Sequence[str], target: str | None) -> bool | None:
-        """Return whether the damaged run used one of the given sweeps (lists of loads) and target, and has all given variants.
+        """Return whether the damaged run has one of the given sweeps (lists of loads), the given target, and all given variants.
 
         Args:
             sweeps: The names of the sweeps, one of which must be the run's.
@@ -281,7 +281,7 @@ class Evidence:
         return self.run.record.points
 
     def as_pair(self, arm: str, against: str, point: str, metric: str) -> Effect | None:
-        """Return the effect between two arms that were measured at once as a pair, as it is in the run's table.
+        """Return the effect of one arm against another that was measured at the same time (as a pair), as in the run's table.
 
         Args:
             arm: The name of the arm (variant).
@@ -304,7 +304,7 @@ class Evidence:
         return None
 
     def arms(self, variant: str | None = None) -> list[str]:
-        """Return the names of the arms in plan order, without second measurements of a baseline (A/A).
+        """Return the names of the run's arms (variants) in plan order, without second measurements of a baseline (A/A).
 
         Args:
             variant: The variant whose arms are returned; None for the arms of all variants.
@@ -314,9 +314,9 @@ class Evidence:
         return [arm.name for arm in arms if variant in (None, arm.variant)]
 
     def twin(self, arm: str) -> tuple[str, str] | None:
-        """Return the A/A pair of an arm (variant), which shows the noise of comparisons with this arm.
+        """Return the A/A pair of an arm (variant): an arm and its repetition under another name, which show the noise.
 
-        An A/A pair is an arm and a second arm that repeats it. If the arm has none, that of its baseline is returned.
+        If the arm itself was not repeated, the pair of its baseline is returned.
 
         Returns:
             (name of the arm that was repeated, name of the arm that repeats it); None if there is no such pair.
@@ -372,7 +372,9 @@ class Evidence:
         return f"{arm} at {point} is not steady: {change.sentence()}" if change else ""
 
     def values(self, arm: str, point: str, metric: str) -> Blocks:
-        """Return block (number of the repetition) → value of a metric, for the solo samples (measured alone) of an arm at a load point.
+        """Return block (number of the repetition) → value of a metric, for an arm's solo samples at a load point.
+
+        A solo sample is measured alone, not at once with another arm.
 
         Args:
             arm: The name of the arm (variant).
@@ -402,12 +404,12 @@ class Evidence:
         return METRICS[metric].read(sample, self.run.histogram(sample) if METRICS[metric].histogram else None)
 
     def list_solo_values(self, variant: str, point: str, metric: str) -> list[float]:
-        """Return all values of a metric that the solo samples (measured alone) of a variant show at a load point, over its arms and blocks.
+        """Return all values of a metric that the solo samples (measured alone) of a variant have at a load point.
 
         Args:
             variant: The name of the variant, which may have several arms (names in the run).
             point: The name of the load point.
-            metric: The metric's name. Blocks (repetitions) without a value are left out.
+            metric: The metric's name. Each block (repetition) of each arm has one value; unknown values are left out.
 
         Raises:
             UsageError: A log or manifest is damaged.
@@ -416,7 +418,11 @@ class Evidence:
         return self._list_values(self.arms(variant), point, metric)
 
     def direct(self, point: str, metric: str) -> float | None:
-        """Return a metric of the direct reference (the backend without a proxy) at a load point: the median over blocks (repetitions).
+        """Return the median of a metric over the blocks (repetitions) of the direct reference, the backend without a proxy.
+
+        Args:
+            point: The load point's name.
+            metric: The metric's name.
 
         Returns:
             The median; None if no valid sample of the reference has the metric.
@@ -458,7 +464,7 @@ class Evidence:
 
     @property
     def said(self) -> str:
-        """The line for people about this committed run: its id, sweep, target and date, and how many samples are used for results."""
+        """The line for people about this committed run: id, sweep, target, date, and how much of the plan was measured."""
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.all_samples)
         gaps = f", {invalid} of {len(self.all_samples)} samples invalid" if invalid else ""
@@ -506,7 +512,10 @@ def load_references() -> tuple[list[Evidence], list[Damaged]]:
 
 
 def further_boots(run: Evidence) -> list[Evidence | Damaged]:
-    """Return the committed runs that repeat a run on other boots of the machine, in the order in which they were added."""
+    """Return the committed runs that repeat a run on other boots of the machine, in the order in which they were added.
+
+    A run that cannot be read is returned as `Damaged`.
+    """
     return list(map(_load_evidence, boot_folders(run.run.folder)[1:]))
 
 
@@ -535,10 +544,10 @@ def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidenc
 def select_runs(
     runs: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
 ) -> list[Evidence]:
-    """Return the runs that used one of the given sweeps (lists of loads), and measured a variant on a target.
+    """Return the runs that have one of the given sweeps (lists of loads), a given variant and a given target.
 
     Args:
-        runs: The runs to select from, whose order is kept.
+        runs: The runs to select from. The result has the same order.
         sweeps: The names of the sweeps.
         variant: The variant; None for any.
         target: The target; None for any.
@@ -576,7 +585,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """All runs of data/reference, the folder of committed runs, read once.
+    """The runs of data/reference, the folder of committed runs, read once.
 
     Attributes:
         runs: The runs that can be read, in the order of `load_references`.
@@ -590,10 +599,11 @@ class Shelf:
     def of(
         self, *sweeps: str, variant: str | Sequence[str] | None = None, target: str | None = None, shape: bool = False
     ) -> Evidence | Missing:
-        """Return the first committed run that fits, in the order of the sweeps and then of `load_references`.
+        """Return the best committed run that has one of the given sweeps (lists of loads), all given variants and the target.
 
-        A run with six blocks (repetitions) or more, which are enough for intervals, is preferred to a run with fewer,
-        unless `shape` is set.
+        Runs of the first sweep come first, and runs of one sweep are in the order of `load_references`. The first of them
+        with six blocks (repetitions) or more is returned, because so many are enough for intervals. If none has so
+        many, or if `shape` is set, the first of all is returned.
 
         Args:
             sweeps: The sweeps to search for, the preferred first.
@@ -602,7 +612,7 @@ class Shelf:
             shape: True if only the shape of the results is needed (as for a figure), and intervals are not.
 
         Returns:
-            The run, or the message that there is none.
+            The run, or an explanation of what was not found and how to measure it.
 
         """
         variants = [variant] if isinstance(variant, str) else list(variant or ())

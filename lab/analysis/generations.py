@@ -1,7 +1,8 @@
-"""The number of worker generations that a pair is measured on, with the number of blocks that goes with it, and the time of a run.
+"""The choice of the number of worker generations and blocks that a pair is measured on, and the duration of a run.
 
-A worker generation consists of the worker processes between two reloads of the proxy. The choice follows from the committed variance
-components (`lab.analysis.levels`) and from the time that bring-ups, reloads and loads take.
+A worker generation consists of the worker processes between two reloads of the proxy; a pair is two arms (variants) measured
+at once. The choice follows from the committed variance components (`lab.analysis.levels`) and from the time that bring-ups
+(starts of a system), reloads and loads take.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from lab.stats import power
 from lab.stats.paired import MIN_BLOCKS
 
 MIN_PAIRS_S = 280.0
-"""The seconds that a variant's pairs and their A/A pairs may always take where worker generations vary.
+"""The seconds that a variant's pairs and their A/A pairs may always take, if worker generations vary.
 
-They may take them however short the sweep is: with the arms of `quick` alone this makes six minutes.
+They may take as long even in a short sweep. With the arms of `quick` alone this makes six minutes.
 """
 MAX_PLANNED = 50
 """The maximum number of blocks, and of generations per block, in a plan with several generations."""
@@ -34,7 +35,7 @@ LEAST_LOAD_S, LEAST_WARM_UP_S = 1.0, 0.5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a target (place to measure) offers for pairs (two arms measured at once).
+    """The properties of a target (place to measure on) that matter for measuring pairs (two arms measured at once).
 
     Attributes:
         sides: The places for the two sides of a pair.
@@ -50,7 +51,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class BlockCosts:
-    """How long the parts of a run's block (one repetition) take, to choose the numbers of worker generations and blocks.
+    """The durations of the parts of a run's block (one repetition), to choose the numbers of worker generations and blocks.
 
     A worker generation consists of the worker processes between two reloads of the proxy.
 
@@ -85,9 +86,9 @@ class BlockCosts:
         return min(divide_point(point, generations).duration_s for point in self.loads)
 
     def takes_s(self, blocks: int, generations: int) -> float:
-        """Return the seconds that the pairs of one variant take, together with the A/A pairs.
+        """Return how many seconds the pairs of one variant take, together with the pairs of the baseline with itself (A/A).
 
-        A pair is two arms measured at once. An A/A pair is the baseline paired with itself, always on one worker
+        A pair is two arms measured at once. A pair of the baseline with itself is always measured on one worker
         generation (`lab.model.design`).
 
         Args:
@@ -185,12 +186,13 @@ def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
 def choose_blocks_and_generations(components: SystemComponents, costs: BlockCosts) -> tuple[int, int]:
     """Choose the numbers of blocks, and of worker generations per block, that detect the smallest effect in a given time.
 
-    The time is what the planned blocks take, but at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9:
-    repeat the level that varies (here new workers by a reload), as far as its cost allows.
+    A worker generation is the worker processes between two reloads. The given time is what the planned blocks
+    (repetitions) take, but at least MIN_PAIRS_S. The method is that of Kalibera & Jones 2013, §9: repeat the level that
+    varies (here new workers by a reload), as far as its cost allows.
 
-    There are at least MIN_BLOCKS bring-ups (starts of the system). More bring-ups than planned are chosen only together
-    with several generations. Points with a single generation are then still measured in as many blocks as planned. If
-    generations vary little more than repeats, the plan stays unchanged.
+    There are at least MIN_BLOCKS blocks, each with one start of the system. More blocks than planned are chosen only
+    together with several generations. Points with a single generation are then still measured in as many blocks as
+    planned. If generations vary little more than repeats, the plan stays unchanged.
 
     Args:
         components: The variance components of the system.
@@ -220,12 +222,12 @@ def choose_blocks_and_generations(components: SystemComponents, costs: BlockCost
 
 
 def detectable_effect(components: SystemComponents, blocks: int, generations: int, load_s: float) -> float:
-    """Return the minimum detectable effect for a number of bring-ups (starts) with a number of worker generations each.
+    """Return the minimum detectable effect for a number of starts of a system, each with some worker generations.
 
     Args:
         components: The variance components of the system: how much repeats, generations and bring-ups vary.
-        blocks: The number of bring-ups.
-        generations: The number of generations (worker processes between two reloads) in each bring-up.
+        blocks: The number of starts.
+        generations: The number of worker generations (the worker processes between two reloads) in each start.
         load_s: The seconds of load on each generation.
 
     Returns:
@@ -238,9 +240,9 @@ def detectable_effect(components: SystemComponents, blocks: int, generations: in
 
 
 def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts, effect: float, level: float) -> int:
-    """Choose the number of worker generations per bring-up that detects an effect in the shortest time.
+    """Choose the number of worker generations per start of the system that detects an effect in the shortest time.
 
-    A worker generation is the worker processes between two reloads; a bring-up is a start of the system.
+    A worker generation is the worker processes between two reloads.
 
     Args:
         components: The variance components of the system: how much repeats, generations and bring-ups vary.
@@ -288,7 +290,8 @@ def set_generations(
 def divide_point(point: LoadPoint, generations: int) -> LoadPoint:
     """Return a load point with its time divided among a number of worker generations.
 
-    Divided durations are whole seconds, because some generators accept no others.
+    The divided duration is a whole number of seconds, because some generators accept no others. The divided warm-up has
+    one decimal.
 
     Args:
         point: The load point.

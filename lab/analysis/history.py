@@ -1,11 +1,11 @@
 """The effects of reference runs that were replaced, in one small table (data/reference/history.csv).
 
-These effects are the only replications of what is published.
+These effects are the only repetitions of published measurements.
 
     a run's folder, replaced  →  a row for each arm, point and metric: effect, 95 % interval, blocks, and where the run is found in git
 
-A run leaves data/reference when a later run replaces it. Then the samples of the earlier run are only in git's history,
-and its effects are in the table. The module does not judge whether two effects agree: the reader of the table does.
+A run leaves data/reference when a later run replaces it. From then on, the samples of the earlier run are only in git's
+history, and its effects are in this table. The module does not judge whether two effects agree: the reader of the table does.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
 
 
 def shorten_commit(commit: str) -> str:
-    """Return the first twelve characters of a commit's hash; a suffix such as `+changes` is kept."""
+    """Return the first twelve characters of a commit's hash, and a suffix such as `+changes` unchanged."""
     name, plus, changes = commit.partition("+")
     return name[:12] + plus + changes
 

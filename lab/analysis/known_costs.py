@@ -1,7 +1,8 @@
-"""A test with known costs: whether pairs show the same cost as arms that have the machine to themselves (solo).
+"""A test with known costs: whether variants measured two at once (as a pair) show the same cost as measured alone (solo).
 
-Both are measured under the same load. Each variant of the test adds a number of lines of needless work. Every line costs the same; having any lines at all may add a fixed cost.
-A variant is compared only where six blocks or more were measured both ways.
+The variants of the test do needless work on purpose: each adds a number of lines of configuration that cost CPU time for every
+request. Every line costs the same; having any lines at all may add a fixed cost. Pairs and solo samples are measured under the
+same load. A variant is compared only if six blocks (repetitions) or more have both.
 """
 
 from __future__ import annotations
@@ -49,16 +50,19 @@ class KnownCost:
 
     @property
     def agrees(self) -> bool:
-        """True if the pair (two variants at once) and the solo samples may show the same cost: the interval of their difference contains 0."""
+        """True if the variant shows the same cost in a pair (two variants measured at once) as measured alone.
+
+        Both costs count as the same if the interval of their difference contains 0, or if there is no interval.
+        """
         low, high = self.apart.interval or (0.0, 0.0)
         return low <= 0 <= high
 
     @property
     def doubt(self) -> float | None:
-        """The uncertainty of the difference between the cost in the pair and the cost measured alone, as a share of the former.
+        """The uncertainty of `apart` (the pair's effect minus the solo effect), as a share of the pair's effect.
 
-        It is half the width of the difference's interval. None without an interval, or if the pair's effect is not
-        positive.
+        It is half the width of the interval of `apart`, divided by the pair's effect. None without an interval, or if
+        the pair's effect is not positive.
         """
         interval = self.apart.interval
         return (interval[1] - interval[0]) / 2 / self.pair.effect if interval and self.pair.effect > 0 else None
@@ -82,9 +86,10 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if pairs (two variants at once) show all of a known cost.
+        """True if variants that are measured two at once (as pairs) show all of a known cost.
 
-        A line of needless work then costs nearly the same in pairs as in solo samples: their ratio lies in the range `FULL_SLOPE`.
+        That is so if the cost of one line of needless work is nearly the same in pairs as in solo samples (measured
+        alone): the ratio of the two costs lies in the range `FULL_SLOPE`.
         """
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 
@@ -110,7 +115,7 @@ def count_lines(record: RunRecord, arm: str) -> int:
 
 
 def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | None:
-    """Compare the cost of needless work in a run's variants between pairs (two variants at once) and solo samples (measured alone).
+    """Compare what needless work in variants costs in pairs (two variants measured at once) and in solo samples (alone).
 
     Args:
         record: The run's record.
@@ -136,10 +141,12 @@ def compare_known_costs(record: RunRecord, summary: Summary) -> KnownCosts | Non
 
 
 def _list_measured(record: RunRecord, summary: Summary) -> Iterator[MeasuredCost]:
-    """Yield each variant with needless work at each load that was measured both as a pair (two variants at once) and solo.
+    """Yield (variant, lines of needless work, effects in pairs, effects in solo samples) for each load that has both.
 
-    A variant is left out if its baseline has needless work, too, or if fewer than six blocks (repetitions) have both
-    measurements.
+    In a pair, the variant and its baseline are measured at once; in solo samples, each is measured alone. Effects are
+    block (repetition) → log-ratio of CPU time per request, in the blocks that have both.
+
+    Left out are variants whose baseline has needless work, too, and those with fewer than six such blocks.
     """
     for row in summary.rows:
         count = count_lines(record, row.arm.name)
@@ -160,12 +167,12 @@ def _estimate(logs: Mapping[int, float]) -> stats.Estimate:
 
 
 def _estimate_slope(measured: Sequence[MeasuredCost]) -> stats.Estimate | None:
-    """Estimate the share of a known cost that is visible in pairs (two variants at once): the cost in pairs, divided by that in solo samples.
+    """Estimate which share of a known cost pairs show: the cost of one line in pairs, divided by that in solo samples.
 
-    Some variants do needless work on purpose: a number of lines of it for each request. In each block (repetition), the
-    cost of one line is estimated once from the pairs and once from the solo samples. It is a least-squares slope
-    through the origin, with a variant's number of lines as x and its cost as y. Blocks that lack a variant are not
-    used.
+    A pair is two variants measured at once; a solo sample is measured alone. The variants do needless work: a number of
+    lines of it for each request. In each block (repetition), the cost of one line is estimated once from the pairs and
+    once from the solo samples. It is a least-squares slope through the origin, with a variant's number of lines as x
+    and its cost as y. Only blocks that have every variant are used.
 
     Returns:
         The estimate; None if every block lacks a variant, or if a cost is not positive.

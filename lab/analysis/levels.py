@@ -1,8 +1,8 @@
-"""The use of committed variance components (data/levels): how much a block, and one start of a system, vary.
+"""The variation of one block and of one start of a system, by the committed variance components (data/levels).
 
 Variance components are standard deviations of a system's CPU per request between repeats, between generations of worker
 processes (the workers between two reloads), and between bring-ups (starts from nothing). A system without committed
-components (`lab.records.levels`) gets no answer. `lab/experiments/bench/design.py` decides what is planned with them.
+components (`lab.records.levels`) has no result. `lab/experiments/bench/design.py` decides what is planned with them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from lab.records.levels import SystemComponents, read_components
 WORTHWHILE = 1.5
 """The ratio of workers' to repeats' standard deviation up to which there is no reason to make other workers."""
 BOUNDING, SHARE = 30, 0.1
-"""The number of bring-ups, and the share of variance, that let generations count singly.
+"""The number of starts of a system, and the share of variance, from which each worker generation is a value of its own.
 
-So many bring-ups or more must bound the variance that the generations of a bring-up share below that part of the
-variance of its mean. An interval is then at most a twentieth too narrow.
+In at least so many starts, the variance that the generations of one start share must be below that part of the variance
+of its mean. An interval is then at most a twentieth too narrow.
 """
 LONG_S = 4.0
 """The approximate seconds of a measurement with which the standard deviation of a start is compared in a note."""
@@ -55,11 +55,11 @@ def _select_committed(target: str, variants: Collection[str]) -> list[SystemComp
 
 
 def counts_singly(component: SystemComponents, generations: int, load_s: float) -> bool:
-    """Return whether each worker generation is a value of its own in statistics, instead of one mean for each bring-up.
+    """Return whether each worker generation counts as a separate value in statistics, instead of one mean for each bring-up.
 
     A worker generation is the worker processes between two reloads; a bring-up is one start of the system. All
     generations of one bring-up have the difference between bring-ups in common. So they are separate values only if the
-    variance between bring-ups is at most a small part (SHARE) of that within them. To know it, at least BOUNDING
+    variance between bring-ups is at most a small part (SHARE) of that within them. To know this, at least BOUNDING
     bring-ups must have been measured.
 
     Args:
@@ -74,9 +74,10 @@ def counts_singly(component: SystemComponents, generations: int, load_s: float) 
 
 
 def find_starts(component: SystemComponents) -> SystemComponents:
-    """Return the committed variance components from the most bring-ups, for the same system, kind of pair (two variants at once) and load.
+    """Return the committed variance components that were measured over the most starts of the same system.
 
-    A bring-up is one start of the system. The more bring-ups were measured, the better it is known how much they vary.
+    Only components of the same kind of pair (two variants measured at once) and the same load are considered, including
+    the given ones. The more starts (bring-ups) were measured, the better it is known how much they vary.
     """
     same = [
         candidate
@@ -110,9 +111,10 @@ def _list_parts(component: SystemComponents, generations: int, load_s: float) ->
 
 
 def repeat_sd(component: SystemComponents, load_s: float) -> float:
-    """Return the standard deviation between repeated measurements of a given length.
+    """Return the standard deviation of the logarithm of CPU time per request between repeats of a given length.
 
-    The committed one is converted: the variance is inversely proportional to the length of a measurement.
+    It is converted from the committed standard deviation: the variance is inversely proportional to the length of a
+    measurement.
 
     Args:
         component: The system's variance components.
@@ -125,8 +127,8 @@ def repeat_sd(component: SystemComponents, load_s: float) -> float:
 def compute_sd(component: SystemComponents, generations: int, load_s: float, singly: bool = False) -> tuple[float, int]:
     """Compute the standard deviation of the log-ratio of two systems with the same variance components.
 
-    It is that of the mean over a block's worker generations, or of a single generation. The degrees of freedom follow
-    from those of the components (Satterthwaite 1946, Biometrics 2:110), and are at least 1.
+    The log-ratio is that of the means over a block's worker generations or, with `singly`, of a single generation. The
+    degrees of freedom follow from those of the components (Satterthwaite 1946, Biometrics 2:110), and are at least 1.
 
     Args:
         component: The variance components of one system.

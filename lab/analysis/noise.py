@@ -1,8 +1,8 @@
-"""The noise that one variant under several names (A/A) shows: how much each metric varies, and false claims.
+"""The noise of a variant that is compared with itself under several names (A/A): how much metrics vary, and false claims.
 
 Every arm of `make_aa_arms` is the same variant: the A/A pair, and null arms that are judged against the baseline like any
-variant. So each claim (significant effect) of a null arm is false. Any run with an A/A pair can be read. With fewer than six blocks
-a metric is not judged. The module does not know how its results are printed.
+variant. So each claim (significant effect) of a null arm is false. Any run with an A/A pair can be read. With fewer than six
+blocks a metric is not judged. The module does not know how its results are printed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, 
         variant: The variant of every arm except the direct reference.
         nulls: The number of null arms, ≥ 0. These are further names of the variant, in addition to the baseline and its
             repetition.
-        reference: The direct reference (the backend without a proxy), which is added unless it is the variant itself;
+        reference: The direct reference (the backend without a proxy), which is added if it is not the variant itself;
             None for no reference.
 
     """
@@ -91,7 +91,7 @@ def make_aa_arms(variant: str, nulls: int, reference: str | None) -> tuple[Arm, 
 
 
 def list_aa_variants(arms: Sequence[Arm]) -> list[str]:
-    """Return the variants that have an arm which repeats them (A/A), so that they are compared with themselves."""
+    """Return the variants that a run measures a second time as another arm, to compare them with themselves (A/A)."""
     return [arm.variant for arm in arms if arm.role == "again"]
 
 

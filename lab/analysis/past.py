@@ -1,12 +1,12 @@
-"""What earlier runs show for a run about to start: noise, the time of bring-ups, and loads that need fresh ones.
+"""The lessons of earlier runs for a run about to start: noise, the duration of starts, and loads that need a fresh start.
 
 Runs under the same conditions (target, loads, generators, facts) are pooled. Without any, the committed standard
 deviations of pairs elsewhere are used (`list_committed_noise`). Damaged runs and runs with too few blocks are not used.
 
 A load may leave so many local ports in TIME_WAIT that the next load cannot begin on the same system. Then a fresh
-bring-up (start from nothing) is needed. If a sample recorded the sockets that its load left, those decide. In older
-samples the connections that the proxy opened stand for them: each waits 60 s, if the proxy is the side that closes it. An
-older sample cannot show which side closed.
+bring-up (start from nothing) is needed. Samples record the sockets in TIME_WAIT that their load left. Older samples did
+not. For these, the connections that the proxy opened are counted: each waits 60 s if the proxy is the side that closes
+it. An older sample cannot show which side closed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Each request has a connection for itself then, and many backends close those. Be
 closes those that its pool does not take.
 """
 LEAST_SAMPLES = 2
-"""The least number of samples of a load that show that it leaves too much."""
+"""The least number of samples of a load that must show that it leaves too many local ports in TIME_WAIT."""
 MAY_DIFFER = (
     "connections",
     "threads",
@@ -72,7 +72,7 @@ OF_A_BASELINE = ("rate", "cpu_per_request", "p99")
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What earlier runs under the same conditions have shown when a new run is planned, such as how much a metric varies.
+    """The results of earlier runs under the same conditions that help to plan a new run, such as how much a metric varies.
 
     Attributes:
         runs: The ids of the earlier runs, the newest first.
@@ -141,7 +141,7 @@ def find_past_runs(record: RunRecord) -> Iterator[Past]:
 
 
 def past_of(record: RunRecord, samples: Sequence[Sample], summary: Summary) -> Past:
-    """Return the results of one earlier run that help to plan later ones: its noise, the time of its bring-ups (starts), and so on.
+    """Return the results of one earlier run that help to plan later ones, such as its noise and how long starts take.
 
     Args:
         record: The record of the earlier run.
@@ -203,7 +203,7 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
 
 
 def pool_pasts(pasts: Sequence[Past]) -> Past:
-    """Pool the noise that several earlier runs show; everything else is taken from the newest run, which is the first."""
+    """Combine the noise that several earlier runs show; all other results are those of the newest run, which is the first."""
     groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
     for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
         groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
@@ -221,7 +221,9 @@ def select_judged_noise(
     asked: bool = False,
     schemes: Schemes | None = None,
 ) -> list[Noise]:
-    """Select, for each load point, the noise of the metric in which an effect gets its decision there, if it is known.
+    """Return how much a metric varies at each load point, for the metric in which effects are decided at that point.
+
+    Points at which this noise is unknown are left out.
 
     Args:
         noise: The noise of one baseline, in all metrics at all points.
@@ -247,11 +249,12 @@ def select_judged_noise(
 
 
 def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> list[Noise]:
-    """Return the noise of variants at load points by the committed measurements of pairs (data/pairs).
+    """Return how much metrics of variants vary at load points, as estimated from the committed measurements in data/pairs.
 
-    It is a substitute if no earlier run shows the noise. The committed pairs (two arms measured at once) are of other
-    variants and loads. Only for CPU time per request in a pair may the noise be that of the variant itself: if its
-    variance components (how much repeats, reloads and starts vary) are committed.
+    The estimate is used if no earlier run shows the noise. The committed measurements are pairs (two arms measured at
+    once) of other variants under other loads. Only one number may be of the variant itself: the noise of CPU time per
+    request in a pair. It is computed from the variant's variance components (how much repeats, reloads and starts
+    vary), if these are committed.
 
     Args:
         target: The target of the run.
@@ -337,9 +340,10 @@ def count_fresh_bring_ups(planned: Plan, shares: Mapping[VariantLoad, float], ru
 
 
 def find_fresh_bring_ups(planned: Plan, target: str) -> PlannedAnew:
-    """Count the additional bring-ups (starts of a system) that a plan needs, by what all stored runs show.
+    """Count the additional bring-ups (starts of a system) that a plan needs, by what stored runs show about its loads.
 
-    The stored runs are the user's own and the committed ones with the same variants and target.
+    The stored runs are the user's own and the committed ones. They are used if they have the same target, one of the
+    plan's variants, and no disruption.
     """
     ups = [slot.bring_up for slot in planned.slots]
     if len(ups) == len(set(ups)):

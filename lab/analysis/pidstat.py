@@ -1,8 +1,8 @@
 """The usage per process and thread, second by second, as `pidstat -u -r -h` shows it: two tables and a summary.
 
-The tables are made from a run's usage.parquet. A row has the increase since the previous look at the same process, per
+The tables are made from a run's usage.parquet. A row has the increase since the previous observation of the same process, per
 second of the time between the two. It comes from the same clock ticks that pidstat reads: 1 % is one tick of 100 in a
-second, 100 % is one CPU. Cells are null where the usage table does not have the number: CPU time of guests, and the share
+second, 100 % is one CPU. Cells are null if the usage table does not have the number: CPU time of guests, and the share
 of memory if the machine's memory is not known. The columns are those of data/published/nds_pidstat.csv.
 """
 
@@ -11,9 +11,9 @@ from __future__ import annotations
 import polars as pl
 
 LEAST_S = 0.5
-"""The least seconds between two looks: closer ones show nothing in clock ticks of 10 ms.
+"""The least seconds between two observations of a process: closer ones show nothing in clock ticks of 10 ms.
 
-The last look of a sample comes when it ends, so it may be closer.
+The last observation of a sample comes when the sample ends, so it may be closer.
 """
 
 KEY = ["role", "pid", "tid"]

@@ -1,12 +1,13 @@
 """The idle cost and the marginal cost of a proxy, from the CPU cores that it uses at two rates.
 
-CPU per request is mostly the fixed cost of waking up where the rate is low, so that it says little about another rate. Two numbers do:
+At a low rate, CPU per request is mostly the fixed cost of waking up, so it says little about another rate. Two numbers do:
 
     idle cost       CPU cores at rate 0
     marginal cost   CPU seconds of each additional request
 
-In each block they are the line through the cores at the lowest and at the highest of a run's given rates. The difference between two arms is
-that of their lines, block by block: those of the pair's two sides where the pair decides in a table, else those of solo samples.
+In each block (repetition), both follow from the line through the cores that were used at the lowest and at the highest rate of
+a run. Two arms are compared block by block. If the pair (both arms measured at once) decides in the run's table, the lines are
+those of its two sides; otherwise they are those of solo samples (measured alone).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class RateCost:
     def even_rate(self) -> float | None:
         """The rate in requests per second at which the idle cost equals the marginal cost of all requests.
 
-        Above it, requests cause most of the cost. It is None unless both costs are positive.
+        Above it, requests cause most of the cost. It is None if one of the two costs is not positive.
         """
         positive = self.idle.effect > 0 and self.marginal.effect > 0
         return self.idle.effect / self.marginal.effect if positive else None
@@ -90,8 +91,8 @@ def compute_rate_costs(summary: Summary) -> list[RateCost]:
         summary: The summary of the run's steady loads.
 
     Returns:
-        The costs in the order of the summary's table. Empty unless the same load was measured at two offered rates that
-        are far enough apart (`LEAST_SPREAD`).
+        The costs in the order of the summary's table. Empty if the run has no load that was measured at two offered
+        rates, of which the higher is at least `LEAST_SPREAD` times the lower.
 
     """
     ends = _find_ends(summary.points)
@@ -106,7 +107,7 @@ def compute_rate_costs(summary: Summary) -> list[RateCost]:
 def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | None:
     """Return the points with the lowest and the highest offered rate, among loads that differ only in their rate.
 
-    The result is None if the highest rate is less than LEAST_SPREAD times the lowest, or if there is no such load.
+    The result is None if the highest rate is less than LEAST_SPREAD times the lowest, or if no load has a rate.
     """
     alike: dict[LoadPoint, list[tuple[float, LoadPoint]]] = {}
     for point in points:

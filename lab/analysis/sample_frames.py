@@ -4,8 +4,8 @@ A nested value has a name such as `usage_proxy_cpu_s`:
 
     Sample(block=2, usage={"proxy": Usage(cpu_s=0.6, …)}, …)  →  {"block": 2, "usage_proxy_cpu_s": 0.6, …}
 
-Nothing is dropped: a sample that does not count is a row like any other, with its reason, and what is not known is null. All values are in
-seconds, bytes and counts.
+Every sample has a row, valid or not, with the reason if it is invalid. Unknown values are null. All values are in seconds, bytes
+and counts.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
 def _flatten(prefix: str, nested: Mapping[str, Any], taken: Row) -> Row:
     """Return nested values by flat names: `counters` with `{"proxy/x": 1}` becomes `{"counters_proxy_x": 1}`.
 
-    If a name would become equal to an earlier one, its characters stay as they are.
+    In a name, every character except letters, digits and `_` becomes `_`. If the name then equals an earlier name, its
+    characters stay as they are.
 
     Args:
         prefix: The beginning of every name.

@@ -1,7 +1,8 @@
 """The summary of a run, made from its samples in three steps: cells, effects with decisions, notes.
 
-The steps are those of the packages `aggregate`, `judge` and `explain`. The module does not weigh one row against another.
-Steady loads and disrupted loads are never in one table: effects of the first are ratios, those of the second differences.
+A cell has the samples of one arm (variant) at one load point (package `aggregate`). The package `judge` makes effects with
+decisions from cells, and `explain` makes notes. The module does not weigh one row against another. Steady loads and disrupted
+loads are never in one table: effects of steady loads are ratios, those of disrupted loads are differences.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The timeline of a disrupted sample: requests in bins of 100 ms, events as marks, probes, transfers.
 
-Each function makes one data frame from the logs of requests (`lab.model.requests`) or events (`lab.model.events`). Logs
-have times since the epoch; times in the results count from `zero_s`, the beginning of the load. The module does not judge: `lab.records.outcomes` decides what counts as an outage or a stale answer.
+Each function makes one data frame from the logs of requests (`lab.model.requests`) or events (`lab.model.events`). Logs have
+times since the epoch; times in the results count from `zero_s`, the beginning of the load. The module does not judge:
+`lab.records.outcomes` decides what counts as an outage or a stale answer.
 """
 
 from __future__ import annotations

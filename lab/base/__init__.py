@@ -1,1 +1,1 @@
-"""Helpers that every package may use: errors with a remedy, complete files, quantities and durations."""
+"""Helpers that every package may use: errors with a remedy, atomic writes of files, and parsers of quantities and durations."""

@@ -1,6 +1,6 @@
 """Errors a user can act on: the place, the fault, the remedy and the exit status.
 
-A defect in the lab itself is not one of these: it keeps its traceback (`LAB_DEBUG=1`) or becomes one line that
+A defect in the lab itself is another kind of error. It is shown with its traceback (`LAB_DEBUG=1`), or as one line that
 asks for a report.
 """
 
@@ -100,9 +100,9 @@ class ImageError(LostError):
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return an error's remedy that suggests the valid name nearest to `name`.
+    """Return a remedy for an unknown name: it suggests the most similar of the valid names.
 
-    When no valid name is near, the remedy lists all of them.
+    If none of the valid names is similar, the remedy lists all of them.
 
     >>> did_you_mean("keepalvie", ["keepalive", "direct"])
     "did you mean 'keepalive'?"

@@ -1,6 +1,6 @@
 """Durable writes (a file appears complete or not at all), tolerant reads, and the folders of runs.
 
-A failed write raises an error with its place and a remedy, because what cannot be recorded must not be measured.
+A failed write inside `writing` becomes an error that names the file and a remedy, and that stops the run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Such an error shows nothing about the measured system.
 class StoreError(MeasuringError):
     """The error for a failed write.
 
-    It stops the run, because nothing may be measured that cannot be recorded.
+    The error stops the run, because a measurement that cannot be stored is of no use.
     """
 
 
@@ -45,7 +45,7 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
     Files that were written before the error stay as they are.
 
     Args:
-        place: The file or folder that the error is about, unless the OSError itself names a file.
+        place: The file or folder for the error message; it is used if the OSError itself names no file.
         setting: The environment variable that the user can point to another folder; some remedies name it.
 
     """
@@ -98,7 +98,7 @@ def as_store_error(place: str) -> Iterator[None]:
     unchanged.
 
     Args:
-        place: The file or program that the error is about, unless the OSError itself names a file.
+        place: The file or program for the error message; it is used if the OSError itself names no file.
 
     """
     try:

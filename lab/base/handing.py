@@ -18,13 +18,13 @@ from lab.base.errors import UsageError
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
 """The environment variable that holds the numbers of the inherited descriptors, separated by commas."""
 TRAFFIC_VARIABLE = "LAB_HANDED_TRAFFIC"
-"""The same for what was read of an access log, which may be handed over beside another file."""
+"""The same for the content of an access log, which may be handed over in addition to another file."""
 
 STDIN = "-"
 
 
 def piped_command(verb: str, option: str = "--config") -> str:
-    """Return a `just` command that reads its file from standard input, for the remedy of an error.
+    """Return the text of a `just` command that reads its input file from standard input; an error's remedy shows this text.
 
     >>> piped_command("bench")
     'scripts/shell just bench --config -'

@@ -1,7 +1,7 @@
 """Parsers of Kubernetes quantities (`200m` → 1/5, `64Mi` → 67108864) and Go durations (`1m30s` → 90).
 
-Quantities are exact numbers: nothing is rounded, so a caller that needs whole units chooses the direction.
-What the API server refuses (`64MB`, `1.5.0`) is refused here, too.
+Quantities are exact numbers: nothing is rounded. A caller that needs whole units rounds up or down itself.
+Texts that Kubernetes' API server refuses (`64MB`, `1.5.0`) are refused here, too.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def validate_table(
 
 
 def refuse_broken_rules(*rules: tuple[bool, str]) -> None:
-    """Raise ValueError for the first broken rule; meant for the validators of pydantic models.
+    """Raise ValueError for the first broken rule; validators of pydantic models call this function.
 
     Args:
         rules: Pairs (whether the rule is broken, message for that case).

@@ -1,7 +1,7 @@
-"""Verbs of the command line, one module each or a few related ones: their arguments, and what they print.
+"""The verbs of the command line (`bench`, `table` and others): their arguments, and the printing of their answers.
 
-`verbs` has the table of them. Only these modules and `lab/__main__.py` parse arguments and print.
-Only `__main__` exits.
+A module has one verb or a few related ones; the module `verbs` has the table of all. Only these modules and
+`lab/__main__.py` parse arguments and print. Only `__main__` ends the process.
 """
 
 from __future__ import annotations
@@ -243,13 +243,13 @@ def refuse_blocks_with_resolve(options: argparse.Namespace) -> None:
 
 
 RESUME_OPTIONS = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
-"""The options that may accompany `--resume`: they say where and how to measure, not what."""
+"""The names of options that may be given together with `--resume`, because they do not change what is measured."""
 
 
 def given_options(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that the user has given, by name, with their values.
+    """Return the options that the user has given, as name → value: those whose value is not None, False or an empty list.
 
-    Options with a default that is not None, False or an empty list count as given, too.
+    So an option with another default, such as `--sweep` in some verbs, always counts as given.
     """
     return {
         name: value for name, value in vars(options).items() if value is not None and value is not False and value != []
@@ -297,7 +297,7 @@ def answer() -> Iterator[Console]:
     """Yield the console on which a verb prints its answer to stdout, as a context manager.
 
     If nobody reads stdout any more (`| head`), the rest of the `with` block is skipped, and the verb continues after
-    it. So calls of `print` belong into the block, too.
+    the block. So calls of `print` must be inside the block, too.
     """
     with suppress(BrokenPipeError):
         yield _Piped(soft_wrap=False)

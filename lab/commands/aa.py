@@ -1,4 +1,4 @@
-"""The verb `aa`: a variant against itself, for the noise of this machine and the blocks that an effect needs."""
+"""The verb `aa`: it measures a variant against itself, which shows the noise of this machine and the smallest visible effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `ablate`: the knobs of a variant or study, one at a time and cumulatively, ranked by their effect."""
+"""The verb `ablate`: it measures each knob (setting) of a variant or study, alone and cumulatively, and ranks the effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `capacity`: how many proxies of which size, from what requests cost in a measured run."""
+"""The verb `capacity`: how many proxies of which size a load needs, by the CPU time per request in a measured run."""
 
 from __future__ import annotations
 

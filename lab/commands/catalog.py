@@ -1,6 +1,6 @@
-"""The catalog of variants, knobs, sweeps and studies: tables for people, data for programs, tables for the README.
+"""The catalog of variants, knobs (settings), sweeps (loads) and studies, as text for people, as JSON, and as README tables.
 
-Everything comes from the folders; there is no separate list.
+The entries are read from the folders of the checkout; there is no separate list.
 """
 
 from __future__ import annotations

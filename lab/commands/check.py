@@ -1,4 +1,4 @@
-"""The verb `check`: what the keys of your ingress-nginx configuration do, without a measurement."""
+"""The verb `check`: which keys of a user's ingress-nginx configuration have an effect; nothing is measured."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _run_check(options: argparse.Namespace, talk: Console) -> int:
 def _describe_parts(*parts: Any) -> dict[str, Any]:
     """Return what the verb `check` prints about a user's configuration file, as JSON data.
 
-    This is `checking.describe_parts`, to which all arguments are passed. A call without arguments returns an empty
-    mapping; it only performs the slow imports in advance.
+    All arguments are passed to `checking.describe_parts`, whose result is returned. A call without arguments only
+    performs the slow imports in advance, and returns an empty mapping.
     """
     from lab.experiments.configmap import checking
 

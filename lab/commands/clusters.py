@@ -1,6 +1,6 @@
-"""The verbs `up` and `down` (clusters to measure on), and `with` (a command next to a running variant).
+"""The verbs `up` and `down` (make or remove a cluster), and `with` (run a command while a variant is up).
 
-`lab/targets/provision` has the ways to get a cluster.
+`lab/targets/provision` has a module for each kind of cluster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The verb `export`: a run for other tools, as tables, as OpenMetrics, or as a sample's verbatim output."""
+"""The verb `export`: it writes a stored run for other tools, as tables, as OpenMetrics, or as a load generator's raw output."""
 
 from __future__ import annotations
 

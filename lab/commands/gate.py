@@ -1,4 +1,4 @@
-"""The verb `gate`, for CI: whether the candidate is worse than the baseline by more than the bound."""
+"""The verb `gate`, for CI: it fails if a candidate (changed variant) is worse than its baseline by more than a given bound."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 BOUND = "--max-regression"
 PRIMARY = "cpu_per_request"
-"""The metric in which a change may claim an effect, whatever the change is about."""
+"""The primary metric of every measured change."""
 UNFINISHED = 2
-"""The exit status of a measurement that did not finish; 1 stands for a regression alone."""
+"""The exit status if a measurement did not finish; the status 1 always means a regression."""
 
 
 def parse_bound(text: str) -> tuple[str, float]:
     """Parse a value of `--max-more`, the bound for a metric in its own unit: `gap_s=0.5` → ("gap_s", 0.5).
 
     Raises:
-        UsageError: The metric is no outcome of a disruption, or neither more nor less of it is worse. Or the value is
+        UsageError: The metric is no outcome of a disruption, or it has no better and worse direction; or the value is
             negative or no number.
 
     """
@@ -139,7 +139,7 @@ def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
 
 
 Pairs = tuple[Mapping[str, str], Sequence[str], str, Sequence[str]]
-"""What a gate measures: candidate → the variant that it is compared with; what renders as it did; the sweep; what is not compared."""
+"""The variants of a gate: (candidate → its old version, names of unchanged candidates, name of the sweep, notes for people)."""
 
 
 def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
@@ -169,9 +169,9 @@ def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _gate_files(options: argparse.Namespace, talk: Console) -> int:
-    """Measure a user's new configuration file at the same time as the old one, and judge whether the new one is worse.
+    """Measure a user's new configuration file at the same time as the old one, and judge whether the new file is worse.
 
-    The old one is another file, or the same file at a git ref.
+    The old configuration is another file, or the same file at a git ref.
 
     Returns:
         The exit status: 0 = no regression, or only the plan was requested; 1 = a regression; 2 = not finished, or
@@ -307,10 +307,10 @@ def _measure_change(
 
 
 def measure_prepared(talk: Console, ready: PreparedRun, target: Target) -> RunStore | None:
-    """Measure a run of a gate, and return it; None if it was interrupted.
+    """Measure a prepared run for the verb `gate`, and return the stored run; None if it was interrupted.
 
     Raises:
-        MeasuringError: An error ended the measurement. The command's exit status is then UNFINISHED, because 1 stands for a regression.
+        MeasuringError: The measurement failed. The command's exit status is then UNFINISHED, because 1 means a regression.
 
     """
     try:

@@ -1,4 +1,4 @@
-"""The verb `knee`: the highest rate that a variant serves within the conditions."""
+"""The verb `knee`: it finds the highest request rate that a variant serves within a latency bound."""
 
 from __future__ import annotations
 

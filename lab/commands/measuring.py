@@ -1,4 +1,4 @@
-"""Functions for every verb that measures: enter the target, print the plan, measure it, print the result."""
+"""Functions for every verb that measures: they enter the target, print the plan, measure the run, and print the result."""
 
 from __future__ import annotations
 
@@ -96,10 +96,9 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
     """Return the command that continues a run or an ablation (series of runs), such as `just bench --resume NAME`.
 
     Args:
-        options: The parsed options. The cluster's context and the name that the user gave to `--resume` are taken from
-            them.
+        options: The parsed options. Those for the cluster's context and for `--resume` are used.
         verb: The verb, such as `bench`.
-        name: The name of the run, if `--resume` was not given.
+        name: The name of the run; it is used if `--resume` was not given.
 
     """
     context = f" --context {options.context}" if options.context else ""
@@ -107,7 +106,7 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
 
 
 def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
-    """Return the function that finds out, before a run, the request rates that two systems can serve at once on this target.
+    """Return a function that finds out, by short trials before a run, which request rates two systems at once can serve.
 
     Returns:
         None if only the plan is requested (`--plan`), since the function would load the target.
@@ -270,7 +269,7 @@ def say_left_out(talk: Console, missing: Sequence[NotMeasured], most: int | None
 
 
 def print_traffic(talk: Console, record: RunRecord) -> None:
-    """Print the mix of requests of a run's loads, and what is known of the access log that it was made from.
+    """Print the mix of requests of a run's loads, and facts about the access log from which the mix was made.
 
     Nothing is printed for a run whose loads request a single page.
     """
@@ -381,7 +380,11 @@ def _print_programs(talk: Console, prepared: PreparedRun) -> None:
 
 
 def _list_loads(prepared: PreparedRun) -> Iterator[str]:
-    """Yield a line for each load of a planned run: its generator, the load in words, and remarks about pairs (two variants measured at once)."""
+    """Yield a line for each load of a planned run: its generator, the load in words, and remarks.
+
+    A remark gives the reason why a load has no pairs (two variants measured at once), or the number of blocks (repetitions)
+    with pairs. For a load with a disruption, the line also describes the disruption.
+    """
     from lab.report.loads import describe_disruption, describe_load
 
     record, design = prepared.record, prepared.design

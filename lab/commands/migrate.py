@@ -1,4 +1,4 @@
-"""The verb `migrate`: what the successors of ingress-nginx do with your settings, and what differs after a move."""
+"""The verb `migrate`: how the successors of ingress-nginx treat a user's settings, and what changes after a migration."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 SWEEP = "migrate"
 MEASURE = "--measure"
 ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained", "traffic", "traffic_rate")
-"""The options that mean something for a measurement alone."""
+"""The names of options that have an effect only with a measurement."""
 
 
 def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
-    """Run the verb `migrate`: print what ingress-nginx's successors do with the user's settings.
+    """Run the verb `migrate`: print how each successor of ingress-nginx treats the user's settings.
 
     With `--measure`, a run compares each successor with ingress-nginx, which has the user's settings. Each successor
     is measured twice: as shipped, and with its equivalents of these settings. With `--verify`, the answers of all

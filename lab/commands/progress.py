@@ -32,16 +32,16 @@ MOST_EFFECTS, MOST_LIVE = 2, 6
 
 
 class LineObserver:
-    """The base class of the displays of progress, which print what happens during the measuring on stderr.
+    """The base class of the displays that show the progress of a run on stderr.
 
-    It prints which settings did not take effect, and which systems did not start.
+    It prints which settings did not take effect, which systems did not start, and why a system is started again.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Do nothing when a measurement begins."""
+        """Do nothing; the method is called when a measurement begins, so that subclasses can show this."""
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
         """Print a line for each setting that did not take effect in a system that has just started.
@@ -68,7 +68,7 @@ class LineObserver:
         self._print_line(f"       [yellow]{escape(message)}[/]")
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
-        """Do nothing when a pair (two variants measured at once) has been measured."""
+        """Do nothing; the method is called after a pair (two variants at once) was measured, so that subclasses can show this."""
 
     def failed(self, slot: Slot, error: LabError) -> None:
         """Print that the system for a planned measurement did not start, and the error."""
@@ -184,8 +184,7 @@ class RunTerminal(LineObserver):
     def _list_effects(self) -> Iterator[str]:
         """Yield a line with the effect on CPU time per request so far, for each variant and load with at least three blocks.
 
-        A block is a repetition of all measurements. The line is only for information: nothing stops or continues
-        because of it.
+        A block is a repetition of all measurements. The lines are only shown; the run does not depend on them.
         """
         metric = METRICS["cpu_per_request"]
         for (arm, point), blocks in self._costs.items():

@@ -1,8 +1,8 @@
-"""The generated parts of every README: they are found by their markers, and made from catalogues, runs and code.
+"""The generated parts of the READMEs: tables and texts that are made from catalogues, runs and code.
 
-A part stands between `<!-- generated: NAME WORDS… -->` and `<!-- end -->`, in any Markdown file of the checkout; there
-is no list of the places. The function that makes it (`part_makers`) receives the file and the words. Links in the made text
-are relative to the top of the checkout.
+A part is the text between `<!-- generated: NAME WORDS… -->` and `<!-- end -->` in a Markdown file of the checkout. The
+function that makes the part is found by NAME (`part_makers`), and receives the file and WORDS. Links in the text that it
+returns are relative to the top of the checkout; they are then made relative to the file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ PICTURE = REFERENCE / "findings.svg"
 TWO_RATES = "two-rates"
 """The sweep (list of loads) that shows the idle and the marginal cost of a system."""
 KEPT_APART = {("analysis", "targets"), ("report", "targets")}
-"""The packages that must not import one of a lower floor: what reads a run knows no target (lab/tests/test_house.py)."""
+"""(importer, imported): packages that must not import a certain package, although it is on a lower floor.
+
+Code that reads runs must not depend on targets; lab/tests/test_house.py checks this.
+"""
 RECIPE = re.compile(
     r"^# (?P<says>.*)\n\[group\('(?P<group>\w+)'\)\]\n(?:\[.*\]\n)*(?P<call>\w+(?: [A-Z]+)*)", re.MULTILINE
 )
@@ -125,7 +128,7 @@ def make_part(path: Path, match: re.Match[str], makers: Mapping[str, Maker]) -> 
 
 
 def part_makers() -> Mapping[str, Maker]:
-    """Return the functions that make the generated parts of READMEs, by the name that the part's marker has."""
+    """Return the functions that make the generated parts of READMEs, as name of a part (`floors`, `verbs`, …) → function."""
     return {
         "calibration": lambda *_: render_markdown(
             calibration.page(CalibrationFolder.open(f"{REFERENCE}/calibration").record)
@@ -202,7 +205,10 @@ def _make_seen() -> str:
 
 
 def _yield_rate_costs() -> Iterator[tuple[str, str]]:
-    """Yield (variant, how its idle and marginal cost differ from ingress-nginx's) of each run at two rates, the oldest run first."""
+    """Yield (variant, text) for each comparison of a variant's idle and marginal CPU cost with those of ingress-nginx.
+
+    The comparisons are from committed runs at two rates, the oldest run first.
+    """
     for run in reversed(_runs()):
         if run.run.record.sweep == TWO_RATES:
             costs = compute_rate_costs(run.summary(False))
@@ -214,7 +220,7 @@ def _yield_rate_costs() -> Iterator[tuple[str, str]]:
 
 
 def _describe_seen(system: str, name: str, at_point: str, metric: str, other: str | None = None) -> str:
-    """Return in words what a committed run shows of a successor of ingress-nginx with its default settings.
+    """Return in words the value of a metric that a committed run shows for a successor of ingress-nginx with default settings.
 
     Args:
         system: The name of the successor's variant.
@@ -239,7 +245,7 @@ def _describe_seen(system: str, name: str, at_point: str, metric: str, other: st
 
 
 def floors() -> Mapping[str, int]:
-    """Return the floor of each package of the lab: package → number, where 1 is the bottom.
+    """Return the floor (layer of imports) of each package of the lab, as package → number; 1 is the lowest.
 
     A package imports only from packages on lower floors. `lab/tests/test_house.py` defines the floors.
     """
@@ -332,7 +338,7 @@ def _make_trust() -> str:
         if len(measured) > 1:
             own = next(
                 step
-                for step in list_steps([_find_run(finding.asked.run)], ())
+                for step in list_steps([next(run for run in _runs() if run.name == finding.asked.run)], ())
                 if step.arm == finding.asked.arm and step.point == finding.asked.point
             )
             texts = {
@@ -344,12 +350,8 @@ def _make_trust() -> str:
     return _make_table(("the same step", "`local`", "`apiserver`", "`kind`"), rows)
 
 
-def _find_run(name: str) -> evidence.Evidence:
-    return next(run for run in _runs() if run.name == name)
-
-
 def starts(systems: Sequence[SystemComponents]) -> str:
-    """Return a Markdown table of how much the results of each system vary from start to start, as standard deviations.
+    """Return a Markdown table of how much the results of a system vary when it is started again, as standard deviations.
 
     Systems for which no measurement was repeated are left out.
 
@@ -391,9 +393,10 @@ def _make_metrics() -> str:
 
 
 def _make_readbacks() -> str:
-    """Return a Markdown table of all kinds of read-back checks, each with its system, the keys that it needs and what it reads.
+    """Return a Markdown table of all kinds of read-backs (checks of a running system's settings).
 
-    The docstring of `Check` describes the kinds that every system has.
+    A row has the kind, its system, the keys that it needs, and what it reads. The texts about kinds that every system
+    has are taken from the docstring of `Check`.
     """
     described = dict(KIND_OF_CHECK.findall(inspect.getdoc(Check) or ""))
     general = (

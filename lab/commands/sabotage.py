@@ -1,4 +1,4 @@
-"""The verb `sabotage`: whether every read-back holds where it should, and fails where its knob is missing."""
+"""The verb `sabotage`: it tests whether the check of each setting holds in a complete variant, and fails without the setting."""
 
 from __future__ import annotations
 

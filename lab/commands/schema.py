@@ -1,4 +1,4 @@
-"""The JSON schemas of everything that the lab reads and records, kept in `lab/schema/` for other programs."""
+"""The JSON schemas of everything that the lab reads, records and prints; they are stored in `lab/schema/` for other programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ USED = "What `usage --json` prints, one entry per sample; %, per second, KiB; nu
 
 
 def schemas() -> dict[str, Any]:
-    """Return all JSON schemas of the lab, by the name of the schema's file without its ending.
+    """Return all JSON schemas of the lab, as name of the schema's file without its ending (`run`, `sample`, …) → schema.
 
     They describe what the lab reads (`annotations`, `sweep`), records (`run`, `sample`, …) and prints (`result`).
     `histogram`, `usage` and `events` are no JSON schemas: they list the columns of Parquet files instead.
@@ -120,5 +120,5 @@ def write() -> None:
 
 
 def texts() -> dict[str, str]:
-    """Return the text of every JSON schema file, by the name of the file without its ending."""
+    """Return the content of every JSON schema file of the lab, as name of the file without its ending → text."""
     return {stem: json.dumps(schema, indent=1) + "\n" for stem, schema in schemas().items()}

@@ -1,4 +1,4 @@
-"""The verb `selfbench`: what the lab itself costs, checks of its claims, and the calibration of the generators."""
+"""The verb `selfbench`: how much time the lab itself costs, checks of its results, and the calibration of load generators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Twelve seconds at 1000 requests per second leave ten requests beyond p99.9.
 SECONDS_LEAST, SECONDS_MOST = 4, 600
 """The limits of `--duration` in seconds.
 
-The pause of one second must lie well inside, and a calibration is no endurance test.
+A measurement must be clearly longer than the server's pause of one second. A calibration is no endurance test.
 """
 
 

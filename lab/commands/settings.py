@@ -1,4 +1,4 @@
-"""The verb `settings`: what is known of each setting on every target, what was published about it, and how to test it."""
+"""The verb `settings`: the measured effect of each setting on every target, published claims about it, and how to test it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.commands import Verb, print_page
 SYSTEM = "ingress-nginx"
 """The system whose settings the index has without --all."""
 PAGES_MOST, ROWS_MOST = 3, 50
-"""The maximum numbers of settings that are shown with a page each, and that the index has without --all."""
+"""The maximum number of settings that are shown in full, and the maximum number of rows in the index without --all."""
 
 
 def _run_settings(options: argparse.Namespace, talk: Console) -> int:

@@ -1,4 +1,4 @@
-"""The verbs `table` (a stored run's or ablation's result, or its processes' usage) and `compare` (all metrics)."""
+"""The verbs `table` (the result of a stored run, or what its processes used) and `compare` (all metrics of one run or two)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options `--traffic` and `--traffic-rate`: the sweep that is made of an access log, or of an earlier run's mix."""
+"""The options `--traffic` and `--traffic-rate`: they load with the mix of requests of an access log, or of an earlier run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from lab.model.traffic import Traffic
 
 TRAFFIC = "traffic"
-"""The name of the sweep that takes the mix of a log."""
+"""The name of the sweep (list of loads) that is filled with the mix of requests of a log."""
 
 
 @contextmanager
 def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None) -> Iterator[Sweep | None]:
-    """Yield the sweep (list of loads) whose requests are mixed as in the access log `--traffic`; None without this option.
+    """Yield a sweep (list of loads) with the mix of requests that `--traffic` names; None without this option.
 
-    `--traffic` names a file with the log, `-` for standard input, or a run whose mix of requests is used again. Inside
-    the `with` block, child processes get the mix, because they could not read standard input again.
+    The value of `--traffic` is the file of an access log, `-` for standard input, or a run whose mix of requests is used
+    again. Inside the `with` block, the mix is passed to child processes, because they could not read standard input again.
 
     Args:
         options: The parsed options.

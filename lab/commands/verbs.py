@@ -72,7 +72,7 @@ OLD_SPELLINGS: Mapping[str, str] = {
     "usage": "table --usage",
     "validate": "maintain validate",
 }
-"""The words that replace a recipe of `just` that this release still recognizes; the arguments stay the same."""
+"""Former verb → the words that replace it; its arguments stay the same. A former verb is answered with its replacement."""
 
 OLD_OPTIONS: Mapping[tuple[str, str], str] = {("bench", "--worth"): "--margin", ("table", "--notes"): "--all"}
 """(verb, option) → the option that replaces it; this release still accepts the old one."""
@@ -156,8 +156,8 @@ def replace_old_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple
 def refuse_empty(options: argparse.Namespace) -> None:
     """Raise an error if an argument is given but empty, for example because of an unset shell variable.
 
-    It would otherwise be mistaken for an argument that was left out. Arguments of a user's own command (in `with`) may
-    be empty, except its first word.
+    An empty argument would otherwise be mistaken for one that was left out. In the verb `with`, the arguments of the
+    user's command may be empty, but not the command itself.
 
     Raises:
         UsageError: An argument is empty.

@@ -1,4 +1,4 @@
-"""What `migrate --verify` does: it prepares the systems and requests, compares the answers and prints the differences."""
+"""The option `migrate --verify`: it sends ingress-nginx and its successors the same requests, and prints where answers differ."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Questions that several kinds of disruption put to a variant's manifests, and to the running system before a load.
+"""Functions that several kinds of disruption share: they read a variant's manifests, and request pages before a load.
 
-The manifests answer for the Deployments and pods of a role, and for the reload interval of the proxy.
+From the manifests they read the Deployments and numbers of pods of a role, and the reload interval of the proxy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint, Response
 
 SETTLE = 1.25
-"""The number of reload intervals that a load must last after its last change: one, and the time for the reload."""
+"""The number of reload intervals that a load must last after its last change: one interval, and the time for the reload."""
 PAGE = "/1kB.bin"
 FETCH_S = 5.0
 
@@ -77,7 +77,7 @@ def configured_interval_s(manifests: Manifests) -> float | None:
 
 
 def reload_interval_s(manifests: Manifests) -> float:
-    """Return for how many seconds a change of routes may wait until OKD's router reloads.
+    """Return the number of seconds that a change of routes may have to wait until OKD's router reloads.
 
     Returns:
         The configured RELOAD_INTERVAL; 0 where the manifests do not set it, or have no proxy.
@@ -94,7 +94,7 @@ def refuse_short_wait(manifests: Manifests, key: str, given_s: float, fault: str
 
     Args:
         manifests: The manifests of the variant.
-        key: The key in the sweep that says how long the disruption waits after the last change.
+        key: The key in the sweep that sets how long the disruption waits after the last change.
         given_s: The value of that key, in seconds.
         fault: The fault as a format string, in which `{interval_s}` becomes the reload interval.
         remedy: A text that is appended to the error's remedy.
@@ -139,5 +139,5 @@ def await_answers(
 
 
 def status_fault(answer: Response) -> str:
-    """Return a fault such as `status 503` for an answer whose status is not 200, and an empty text for status 200."""
+    """Return a text such as `status 503` if the answer's status is wrong; empty if the status is 200."""
     return "" if answer.status == 200 else f"status {answer.status}"

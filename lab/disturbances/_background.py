@@ -1,13 +1,14 @@
-"""k6 processes that run concurrently with a load, and long-lived connections that such a process holds.
+"""k6 processes that run concurrently with a load, and long-lived connections that such a process keeps open.
 
-A process of k6 (a load generator) runs a script of this folder on the client's side. Its log, line by line, is all
-that the lab learns from the process; the caller interprets the lines. The process never outlives its context.
+A process of k6 (a load generator) runs a script of this folder on the client's side. The lab reads only the log of the
+process, and the caller interprets the log's lines. The process ends with the `with` block that started it.
 
-The connections go through the proxy: WebSockets, and downloads at 20 kB/s. Each lives for about a minute, is closed
-and opened anew, and they start staggered. So some always belong to the proxy's newest processes, while old processes
-stay for as long as their connections last. A connection that is cut is an event; a regular close is none.
-The WebSocket server is a script that runs in the backend's pod; the fixture `answers` routes to it, and to the slow
-pages. The load starts only after all connections are open.
+The connections go through the proxy: WebSockets, and downloads at 20 kB/s. Each connection lasts for about a minute, is
+closed and then opened anew. The first connections end at different times. So some connections always belong to the proxy's
+newest processes, while old processes stay for as long as their connections last. A connection that is cut is recorded as an
+event, but a regular close is not.
+The WebSocket server is a script that runs in the backend's pod. The fixture `answers` has the routes to it and to the slow
+pages. The load starts after all connections are open.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PORT = 8088
 """The port of the WebSocket server, as in manifests/fixtures/answers."""
 PAGE = "1MB.bin"
 LIFE_S = PAGES[PAGE] / (20 * 1024)
-"""The seconds that a download takes at the fixture's limit_rate; a WebSocket is held equally long: 51 s."""
+"""The seconds that a download takes at the fixture's limit_rate (51 s); a WebSocket stays open equally long."""
 OPENING_S = 60.0
 LONGEST = "24h"
 _LINE = re.compile(r"(websocket|download) (\d+) (\d+) (held|cut|refused) ?(.*)")
@@ -147,7 +148,7 @@ def wait_for(context: DisturbanceContext, place: str, seconds: float) -> Iterato
 
 
 class HoldingDisturbance(Disturbance):
-    """The base class of the disruptions that hold long-lived connections through the proxy during the load."""
+    """The base class of the disruptions that keep long-lived connections through the proxy open during the load."""
 
     websockets: int = Field(default=0, ge=0, le=1000, description="WebSockets held open meanwhile, through the proxy")
     downloads: int = Field(
@@ -181,15 +182,17 @@ class HoldingDisturbance(Disturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """Open all long-lived connections before the load begins.
 
-        This is also done in control runs (runs of the same load without the disruption). So what happens to the
-        connections in runs with the disruption, but not in control runs, is caused by the disruption.
+        Control runs (runs of the same load without the disruption) open these connections, too. So a connection that is
+        cut in the runs with the disruption, but not in control runs, is an effect of the disruption.
         """
         context.background.enter_context(hold_connections(context, self.websockets, self.downloads))
 
 
 @contextmanager
 def hold_connections(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
-    """Hold WebSockets and slow downloads open through the proxy until the `with` block ends, then log what happened to them.
+    """Keep WebSockets and slow downloads open through the proxy until the `with` block ends, then log what happened to them.
+
+    The `with` block begins after all connections are open.
 
     Args:
         context: The context of the disruption, whose event log gets an event for each connection that was opened, cut or
@@ -198,7 +201,8 @@ def hold_connections(context: DisturbanceContext, websockets: int, downloads: in
         downloads: The number of downloads.
 
     Raises:
-        MeasuringError: Not all connections can be opened, or the process that holds them ended early.
+        MeasuringError: Some connections cannot be opened, or their k6 process ended early. Also raised for WebSockets to
+            several backend pods, since the WebSocket server runs in only one of the pods.
 
     """
     if not websockets and not downloads:
@@ -232,14 +236,14 @@ def hold_connections(context: DisturbanceContext, websockets: int, downloads: in
 
 
 def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
-    """Read from the k6 process's log which long-lived connections were held, cut and refused, as events.
+    """Return the events Held (opened), Cut and Refused of the long-lived connections, read from the k6 process's log.
 
     The log may have both a line `held` and a line `refused` for one connection. Then only the event Refused is returned.
 
     Args:
-        holder: The k6 process that holds the connections.
+        holder: The k6 process that keeps the connections open.
         until_s: The time on the lab's clock, in seconds since the epoch, when the k6 process began to end. Lines after that
-            time are left out, because its end cuts all connections.
+            time are left out, because the end of the process cuts all connections.
 
     """
     matches = [line for line in map(_LINE.fullmatch, holder.lines()) if line and holder.at_s(line[3]) < until_s]
@@ -254,10 +258,10 @@ def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
 
 @contextmanager
 def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
-    """Run a WebSocket server in the backend's pod until the `with` block ends; do nothing if no WebSockets are requested.
+    """Run a WebSocket server in the backend's pod until the `with` block ends; start nothing if `websockets` is 0.
 
-    The block begins once the server runs. A running server answers an ordinary HTTP request with status 426. Before that,
-    the backend's nginx answers 502.
+    The `with` block begins once the server runs. A running server answers an ordinary HTTP request with status 426. Before
+    that, the backend's nginx answers 502.
 
     Args:
         context: The context of the disruption.

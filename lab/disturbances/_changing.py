@@ -1,8 +1,8 @@
-"""Objects that change while requests come: a separate Service, and the Route, Ingress or HTTPRoute to it.
+"""Kubernetes objects that the lab changes during a load: a separate Service, and the Route, Ingress or HTTPRoute to it.
 
-All functions are pure. The number of the latest change shows in the answers of the fixture `answers`. Change k moves
-the endpoints to port FIRST_PORT + k of the backend, or makes the proxy send the prefix `/k`.
-A variant whose proxy would need TLS to the backend is refused.
+All functions are pure. The changes are numbered from 1. Change k moves the endpoints to port FIRST_PORT + k of the backend,
+or makes the proxy send the prefix `/k`. So an answer of the backend (with the fixture `answers`) shows the latest change
+that the proxy has loaded. A variant whose proxy would need TLS to the backend is refused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def build_service(manifests: Manifests) -> Object:
 
 
 def build_endpoints(manifests: Manifests, address: str, number: int) -> Object:
-    """Return the manifest of the EndpointSlice after change `number`: it has one endpoint, whose port is different after each change.
+    """Return the manifest of the EndpointSlice after change `number`: its one endpoint has another port after each change.
 
     The endpoint's host name changes as well. ingress-nginx compares only the endpoints of a slice, and would ignore a change
     of the port alone (internal/ingress/controller/store).
@@ -117,9 +117,9 @@ def build_route(manifests: Manifests, number: int) -> Object:
 
 
 def copy_routes(manifests: Manifests, count: int) -> list[Object]:
-    """Return `count` copies of the variant's first Route, Ingress or HTTPRoute.
+    """Return the manifests of `count` copies of the variant's first Route, Ingress or HTTPRoute.
 
-    Each copy has its own name and host, and leads to the same backend.
+    Each copy has its own name and host, and leads to the same backend as the original.
     """
     original = find_template(manifests)
     names = (f"more-{number:04}" for number in range(1, count + 1))
@@ -136,7 +136,10 @@ def host_of_copy(name: str) -> str:
 
 
 def copy_route(original: Mapping[str, Any], name: str, host: str) -> Object:
-    """Return a copy of a Route, HTTPRoute or Ingress with another name and host; of an Ingress, the copy has the first rule only."""
+    """Return a copy of the manifest of a Route, HTTPRoute or Ingress, with another name and host.
+
+    The copy of an Ingress has only the Ingress's first rule.
+    """
     new = copy.deepcopy(dict(original))
     new["metadata"]["name"], spec = name, new["spec"]
     match new["kind"]:

@@ -1,8 +1,8 @@
-"""The disruption of the pods behind the proxy: one is added, removed, killed, frozen or slowed, or all are renewed.
+"""The disruption of the pods behind the proxy: one is added, removed, killed or frozen, or all are slowed or replaced.
 
 add, remove   one pod more, one pod less (`remove` starts with an extra pod, so that the usual number is left)
 fail          SIGKILL to the first container of a pod; the kubelet starts it again
-freeze        the processes of a pod stop: the kernel accepts connections, and nothing answers
+freeze        the processes of a pod are stopped: the kernel accepts connections, and nothing answers
 slow          the CPU of every pod is limited
 roll          a rolling update of the Deployment to the same containers, by its strategy
 """
@@ -29,7 +29,7 @@ class Backends(Disturbance):
     """The disruption of the backend pods behind the proxy.
 
     The field `what` names the action: `add` or `remove` a pod, `fail` (kill a container), `freeze` a pod, `slow` (limit the
-    CPU), or `roll` (a rolling update).
+    CPU of every pod), or `roll` (a rolling update of all pods).
     """
 
     kind: Literal["backends"] = "backends"
@@ -77,9 +77,9 @@ class Backends(Disturbance):
         return *super().prepared, self.what == "remove"
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Add the backend pod that the action `remove` will take away, and wait until every pod has answered a request.
+        """Add a backend pod for the action `remove`, and wait until every backend pod has answered a request.
 
-        For any other action do nothing.
+        The action `remove` later removes one pod, so that the usual number is left. For any other action do nothing.
         """
         if self.what != "remove":
             return

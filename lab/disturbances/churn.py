@@ -3,8 +3,8 @@
     what = "routes"       each change is another configuration for the host that the load requests
     what = "endpoints"    each change moves the endpoints of the host's Service
 
-Each answer shows the latest change that the answering server knows (`_changing`). So the time until a change takes
-effect can be measured. The next change does not wait for the previous change to take effect.
+Each answer shows the latest change that the proxy has loaded (see `_changing`). So the time until a change takes effect
+can be measured. The next change does not wait until the previous change has taken effect.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Churn(HoldingDisturbance):
         """Refuse a variant that the disruption by changing routes cannot be applied to.
 
         Such a variant has no usable route, or its proxy reloads so rarely that the last change would not be loaded within
-        `settles_s` seconds. If WebSockets are held, a variant with several backend pods is refused, too.
+        `settles_s` seconds. If the disruption opens WebSockets, a variant with several backend pods is refused, too.
         """
         super().vet(manifests)
         _changing.find_template(manifests)
@@ -85,7 +85,7 @@ class Churn(HoldingDisturbance):
     def prepare(self, context: DisturbanceContext) -> None:
         """Create the route that will be changed, with its Service and endpoints, and wait until the proxy serves it.
 
-        Then open the long-lived connections that are held during the load, if any are requested.
+        Then open the long-lived connections that stay open during the load, if any are requested.
         """
 
         def check(answer: Response) -> str:

@@ -1,8 +1,8 @@
-"""The disruption by a pod that ends while requests come: deleted, evicted as in a drain, or killed.
+"""The disruption by ending pods while requests come: a pod is deleted, evicted as in a drain, or killed.
 
-The Deployment creates a replacement. The disruption may hold long-lived connections, for whose end an old pod waits.
-The lab does not help the recovery: the system alone determines what the replacement waits for, and which pods get
-requests in the meantime.
+The Deployment creates a replacement for a pod that was deleted or evicted. The disruption may keep long-lived connections
+open, for whose end an old pod waits. The lab does not help the recovery: the system alone determines when the replacement is
+ready, and which pods get requests in the meantime.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Kill(HoldingDisturbance):
         """Refuse a disruption that would crash all pods of a role.
 
         A crash always kills the first pod's container. The pod then restarts its container and remains the first pod. So
-        repeated crashes would kill this one pod again and again, and never another one.
+        repeated crashes would hit the same pod each time.
         """
         message = "disturbance.pods: a crashed pod stays the first, and would crash again: one, or delete or evict"
         refuse_broken_rules((self.how == "crash" and self.pods == "all", message))
@@ -54,7 +54,7 @@ class Kill(HoldingDisturbance):
     def vet(self, manifests: Manifests) -> None:
         """Refuse a variant that has no Deployment of the role whose pods the disruption ends.
 
-        If WebSockets are held, a variant with several backend pods is refused, too.
+        If the disruption opens WebSockets, a variant with several backend pods is refused, too.
         """
         super().vet(manifests)
         deployment(manifests, self.role)
@@ -62,7 +62,7 @@ class Kill(HoldingDisturbance):
     def disturb(self, context: DisturbanceContext) -> None:
         """End the pods one after the other, and wait until `recovers_s` seconds after the beginning of the disruption.
 
-        A PodDisruptionBudget may refuse an eviction. It is then tried again every `RETRY_S` seconds within that time.
+        If a PodDisruptionBudget refuses an eviction, the eviction is tried again every `RETRY_S` seconds within that time.
         """
         count = replicas(context.manifests, self.role) if self.pods == "all" else 1
         until_s = context.now_s + self.recovers_s

@@ -1,9 +1,8 @@
 """The disruption by a new route for a host that the proxy does not know yet.
 
-Requests for that host come throughout: the answers are 404 or 503 first, and 200 once the route works. The route is a
-copy of the variant's first Route, Ingress or HTTPRoute, in addition to those that the variant has.
-The proxy's answer before the route (ingress-nginx 404, OKD's router 503) counts as right until the first 200, and as
-stale after it.
+Requests for that host come from the beginning of the load. The answers are 404 or 503 first, and 200 once the route works.
+The new route is a copy of the variant's first Route, Ingress or HTTPRoute, and is added to the variant's own routes.
+An answer 404 (ingress-nginx) or 503 (OKD's router) counts as right until the first 200, and as outdated afterwards.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ class NewRoute(Disturbance):
         refuse_short_wait(manifests, "within_s", self.within_s, fault, ", and its duration_s with it")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Check that the proxy does not serve the new route's host yet, that is, that it answers 404 or 503.
+        """Check that the proxy answers 404 or 503 for the new route's host, because the route does not exist yet.
 
-        Otherwise a good answer during the load would not show that the new route works.
+        So a good answer during the load shows that the new route works.
 
         Raises:
             MeasuringError: The proxy does not answer, or answers with another status.
@@ -80,7 +79,7 @@ class NewRoute(Disturbance):
 
 
 def new_route(manifests: Manifests) -> dict[str, Any]:
-    """Return a copy of the variant's first route, with the name and host of the new route.
+    """Return the manifest of the new route: a copy of the variant's first route with another name and host.
 
     If the variant has Routes, the first of them is copied; otherwise the first Ingress, or else the first HTTPRoute.
 

@@ -1,4 +1,4 @@
-"""The disruption by an outage of known length, with which the measurement of outages can be checked."""
+"""The disruption by an outage of known length; it shows whether the lab measures outages correctly."""
 
 from __future__ import annotations
 

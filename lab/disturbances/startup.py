@@ -1,10 +1,10 @@
-"""The disruption by a restart of the proxy with all its routes, perhaps with little CPU.
+"""The disruption by a restart of the proxy with all its routes, with a limited CPU if that is requested.
 
-The question is whether the proxy's startup probe waits long enough. `routes` sets how many routes there are before
-the load: copies of the variant's route are added, and the load waits until the last copy is served.
+A run with this disruption shows whether the proxy's startup probe waits long enough. The key `routes` sets the number of
+routes: before the load, copies of the variant's route are added, and the load begins when the proxy serves the last copy.
 
 The proxy is killed with SIGKILL, so that the same pod restarts its container: a new pod would not have the CPU limit.
-The time between the kill and the first answer is the time that a start takes.
+The duration of a start is the time between the kill and the first answer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Startup(Disturbance):
                 raise UsageError("disturbance.routes", fault, f"{count} at least, or a variant with fewer")
 
     def prepare(self, context: DisturbanceContext) -> None:
-        """Add copies of the variant's route until there are as many routes as requested, and wait until the last is served."""
+        """Add copies of the variant's route up to the requested number of routes, and wait until the proxy serves the last copy.
+
+        Do nothing if the field `routes` is None, or the variant has so many routes already.
+        """
         extra = (
             []
             if self.routes is None
@@ -82,7 +85,7 @@ class Startup(Disturbance):
     def disturb(self, context: DisturbanceContext) -> None:
         """Kill the proxy's container, so that it restarts, and wait until `within_s` seconds are over.
 
-        If a CPU limit is requested, it is set before the kill. It is lifted once all proxy pods are ready again, or after
+        A requested CPU limit is set before the kill. The limit is lifted once all proxy pods are ready again, or after
         `within_s` seconds.
         """
         context.say("Begin", detail=f"SIGKILL, to start with {self.cpu or 'its own'} CPU", role="proxy")

@@ -1,7 +1,7 @@
-"""The disruption by too little CPU for a role: a quota on the first container of its pods.
+"""The disruption by too little CPU for the proxy or the backend: a CPU limit on the first container of its pods.
 
-The quota has the effect of an overcommitted node. The lab does not define how little is too little: the same quota
-starves a slow machine more than a fast one.
+The limit has the effect of an overcommitted node. The user has to choose the limit, because the same limit affects a slow
+machine more than a fast one.
 """
 
 from __future__ import annotations

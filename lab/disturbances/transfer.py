@@ -1,7 +1,7 @@
 """The disruption by parallel transfers of large bodies, up or down, concurrent with the load's small requests.
 
-Transfers follow one another for a given time, and each is timed. A body that the proxy refuses (413) or that breaks
-off is an outcome, just as a complete one.
+Transfers follow one another for a given time, and the duration of each is recorded. A transfer that the proxy refuses
+(status 413) or that breaks off is recorded like a complete one, and is no error of the run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ START_S = 5.0
 UPLOADING_MB = 400
 """The maximum size of all concurrent uploads together, in megabytes, because of memory.
 
-k6 holds about three times the size of its concurrent uploads (1.3 GB for 4 of 100 MB), and the backend holds it once.
+k6 needs about three times the size of its concurrent uploads (1.3 GB for 4 of 100 MB). The backend needs that size once.
 """
 _BEGAN = re.compile(r"begun (\d+) (\d+)")
 _LINE = re.compile(r"transfer (\d+) (\d+) ([\d.]+) ([\d.]+|-) (\d+) (.+)")
@@ -91,7 +91,7 @@ class Transfer(Disturbance):
             raise client.complain("no transfer began")
 
     def events(self, client: K6Process, until_s: float) -> list[Event]:
-        """Return an event of the kind Transfer for each transfer that has begun, complete or not.
+        """Return an event of the kind Transfer for each transfer that has begun, whether it was completed or broken off.
 
         Args:
             client: The k6 process that makes the transfers.

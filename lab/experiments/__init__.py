@@ -1,1 +1,1 @@
-"""Experiments, one module or package each, that turn a request into a checked plan and a measured run."""
+"""Experiments: each module or package checks a request of a user, turns it into a plan, and has it measured."""

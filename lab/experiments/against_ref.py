@@ -1,8 +1,8 @@
-"""The manifests of a git ref next to the checkout's, to compare each variant with its state at that ref.
+"""A copy of the manifests at a git ref, so that a run can compare each variant with its state at that ref.
 
-Both lie in one folder within the runs folder, so that `--resume` can continue such a run even after the checkout has
-changed. The lab's code is the checkout's in both cases. An unknown ref, and a variant that the ref does not have, are
-refused.
+It is in a folder of the runs folder, next to a copy of the present manifests. So `--resume` can continue such a run
+even after the checkout has changed. The code of the lab is that of the checkout for both. An unknown ref is an error,
+and so is a variant that does not exist at the ref.
 """
 
 from __future__ import annotations

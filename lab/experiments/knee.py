@@ -1,8 +1,9 @@
-"""The search for the knee as a run: its plan grows by one trial at a time, depending on the trials before.
+"""The search for the knee (the highest rate that a variant serves within a latency bound), as a run of successive trials.
 
-Every trial is a separate block at a point `rate-<r>`, and enters run.json before it is measured. So `just knee
---resume` can replay the stored trials and continue, whatever ended the lab. One bring-up serves the ramp and the
-bisection together; each confirmation has a separate bring-up.
+The rate of each trial depends on the results of the earlier trials. A trial is a separate block at a load point
+`rate-<r>`, and is written into run.json before it is measured. So `just knee --resume` can continue after any
+interruption, with the results of the stored trials. One started system serves for rising rates and for the bisection;
+each confirmation of the result has a freshly started system.
 """
 
 from __future__ import annotations
@@ -165,8 +166,8 @@ def _build_point(
 def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
     """Return the load generator for a search for the knee: the one that the load point names, or a substitute if it is not installed.
 
-    The substitute wrk2 needs a load of at least 30 s, with one request per second and connection. If the load is shorter or slower, the
-    error names these two minimums. It does not report a missing generator.
+    The substitute wrk2 needs a load of at least 30 s, with one request per second and connection. If the load is shorter or
+    slower, the error names this limit, instead of reporting that a generator is missing.
 
     Raises:
         UsageError: The generator refuses the load, or neither it nor a substitute is installed.
@@ -191,8 +192,8 @@ def point_name(rate_rps: int) -> str:
 def resume(name: str, target: Target) -> tuple[bench.PreparedRun, RunStore]:
     """Prepare a stored search for the knee (the highest rate within the latency bound), so that it can continue.
 
-    A trial measures one variant at one rate, and is not compared with another one. So the machine may have booted in between. All other
-    facts about it must be as in the stored trials.
+    A trial measures one variant at one rate, and is not compared with another trial. So the machine may have been rebooted in the
+    meantime. All other facts about the machine must be the same as in the stored trials.
 
     Returns:
         (the prepared run, the folder with its stored trials).
@@ -215,7 +216,7 @@ def search(
 ) -> None:
     """Measure trials until the search for the knee of every arm (variant of the run) has ended.
 
-    A stored trial is not measured again: its result is taken as it is.
+    A stored trial is not measured again: its stored result is used.
 
     Args:
         target: The target.

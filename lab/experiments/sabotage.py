@@ -1,11 +1,13 @@
-"""Mutation testing of the read-backs, which checks that every knob's read-back is able to fail.
+"""Mutation testing of the read-backs: it checks that the read-back of every knob is able to fail.
 
-Each knob is removed from its variant, and the variant is read back as if it still had the knob. The removal is caught
-if the variant is refused without the knob, or if every check of the knob fails. Excepted are checks that also hold on
-the baseline (for a root: on the root without its knobs) or that also belong to another knob.
-No check of another knob may fail, except in a root, whose parts depend on one another.
-If all checks of a knob still hold, the knob is `already so`: the baseline has its value (or its effect). Its checks
-must then fail when they expect another value.
+A knob is a setting of a variant, and its read-back consists of checks that the running system has this setting. Each
+knob in turn is left out of its variant, and the checks are run as if it were still there. The read-back has caught this
+if the system refuses to start, or if all checks of the knob fail. Some checks need not fail: those that hold on the
+variant's baseline, too, and those that also belong to another knob. The checks of other knobs must not fail. A root (a
+variant without a baseline) is excepted, since its knobs depend on one another.
+
+If no check fails, the outcome is `already so`, because the baseline has the same value. Every check must also fail if
+it expects another value.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ def try_intact(target: Target, name: str) -> Finding:
 
 
 def _list_fixtures(variant: Variant) -> tuple[str, ...]:
-    """Return the fixture with the backend of gRPC calls if a variant's hypothesis is about them; else nothing.
+    """Return the names of additional components that a variant needs: a backend for gRPC calls if its own sweep makes them.
 
     Such a variant may speak HTTP/2 to its backend, which the usual backend does not understand.
     """
@@ -100,7 +102,7 @@ def _list_fixtures(variant: Variant) -> tuple[str, ...]:
 
 
 def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Iterator[Finding]:
-    """Try the read-backs (checks of settings) of variants: yield a result for each unchanged variant, and one for each knob left out.
+    """Try the read-backs (checks of settings) of variants, unchanged and without each of their knobs (settings); yield results.
 
     Args:
         target: The target.
@@ -123,9 +125,9 @@ def try_variants(target: Target, names: Sequence[str], intact_only: bool) -> Ite
 def try_without_knob(
     target: Target, variant: Variant, knob: str, held: dict[tuple[str, Check], bool]
 ) -> tuple[Outcome, str]:
-    """Bring up a variant without one of its own knobs (settings), and return whether the read-backs (checks of its settings) notice.
+    """Bring up a variant without one of its own knobs (settings), and return (outcome, reason): whether its read-backs notice.
 
-    The result is (outcome, reason); the outcomes are those of `Finding`.
+    Read-backs are checks of the settings of a running system. The outcome is one of those of `Finding`, such as `caught`.
 
     Args:
         target: The target.
@@ -173,12 +175,12 @@ def try_without_knob(
 
 
 def _load_baseline(variant: Variant) -> Variant:
-    """Return the variant's baseline. For a root (a variant without one), it is the root without its own knobs (settings)."""
+    """Return the baseline of a variant; without a baseline, return the variant itself without its own knobs (settings)."""
     return render_without(variant, *variant.own_knobs) if variant.baseline is None else load_variant(variant.baseline)
 
 
 def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
-    """Return whether a check holds on the variant's baseline; False if the baseline cannot be brought up."""
+    """Bring up the baseline of a variant, and return whether a check holds there; False if the baseline does not come up."""
     try:
         (reading,) = _bring_up_and_read(target, _load_baseline(variant), [check])
     except LabError:
@@ -187,9 +189,10 @@ def _check_baseline(target: Target, variant: Variant, check: Check) -> bool:
 
 
 def _alter(check: Check) -> Check:
-    """Return a check with another expected value, which should fail: its numbers are changed, or `-not` follows the text.
+    """Return a copy of a check that expects a wrong value, so that it should fail.
 
-    A single number is increased by 1. Of several numbers the first one stays, and each later one becomes the first plus 1.
+    A single number in the value is increased by 1. If there are several numbers, the first one stays, and all others become
+    the first plus 1. A value without a number gets the ending `-not`.
 
     >>> _alter(Check(kind="ports", value="1024 65000")).value
     '1024 1025'
@@ -212,7 +215,7 @@ def _bring_up_and_read(target: Target, variant: Variant, checks: Sequence[Check]
 
 
 def _format_reading(reading: Reading) -> str:
-    """Return a reading (the result of a check) as text; a detail that only repeats the expected value is left out."""
+    """Return the result of a check of a running system as text; a detail that only repeats the expected value is left out."""
     return str(replace(reading, detail="") if reading.detail.startswith("expected ") else reading)
 
 

@@ -1,4 +1,7 @@
-"""The load generators: a module for each (a leading `_` marks helpers), their table, and the choice for a load."""
+"""The load generators, such as k6 and wrk: the table of all of them, and the choice of one for a load.
+
+Each generator has a module in this package. Files whose names begin with `_` are helpers of these modules.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +77,8 @@ def get_generator(name: str) -> Generator:
 def find(tool: Generator) -> Installed | None:
     """Find the program of a load generator on PATH, and return its path and version; None if it is not installed.
 
-    To read the version, the program is started. A program that has only the name of the generator, or that does not end
-    in time, does not count. The result is cached for each value of PATH.
+    To read the version, the program is started. A program of the same name that is not the generator is ignored, and so is
+    one that does not end within `VERSION_TIMEOUT_S`. The result is cached for each value of PATH.
     """
     return _find_on_path(tool.name, os.environ.get("PATH", os.defpath))
 

@@ -1,16 +1,21 @@
-"""The reader of the log of requests that k6 writes to stderr for a `logged` load.
+"""The parser of the log in which k6 records every request; k6 writes it to stderr for a load that is `logged`.
 
 A line of the log, and its row in REQUESTS_SCHEMA:
 
     request 7 1763764412345 1763764412415 70.512 71.224 0.634 200 - backend-5c 9003 17
         →  number 7, sent 70.512 ms and done 71.224 ms after the run began, 200, answered by "backend-5c 9003 17"
 
-The third and fourth numbers are whole milliseconds of the wall clock, rounded down: the beginning of the schedule, and now.
-All other times count from the run's beginning in microseconds. Both are combined here. The run's beginning is the latest time that
-any line allows, as `now` is never rounded up. The schedule's beginning is the rounded time plus less than a millisecond, as
-late as the promptest request allows. So all times are right relative to one another, and within 1 ms relative to the clock.
+The two long numbers are times of the wall clock in whole milliseconds, rounded down: when the schedule began, and when the
+request was sent. The next two numbers count from the beginning of the run, in milliseconds with three decimals: when the
+request was sent, and when it was done. Then comes the service time in milliseconds. The parser combines both kinds of times.
 
-A log with a gap is refused, because the missing request might be the one that failed. So is a line whose numbers contradict one another.
+Every line gives an estimate of the wall-clock time at which the run began: the second long number minus the time of sending.
+The latest estimate is used, because rounding down only makes an estimate too early. The schedule began up to a millisecond
+after its rounded time. The latest time is used at which no request was sent before it was due. So all times are right relative
+to one another, and within 1 ms relative to the wall clock.
+
+A log with a gap is refused, because the missing request might be the one that failed. A line whose numbers contradict one
+another is refused, too.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""The interface of a load generator, and what generators share: checks of a load, addresses, and reading of outputs.
+"""The interface of a load generator (such as wrk or k6), and functions that several generators share.
 
-A generator turns a `GeneratorLoad` into a command line, and the program's verbatim output into a `GeneratorResult`. It knows no paths
-except the names of the files that it needs in its scratch folder, no target, no variant, no cluster.
+A generator converts a load (`GeneratorLoad`) to a command line, and the program's unchanged output to a result
+(`GeneratorResult`). It depends on no target, variant or cluster, and on no paths except the names of files in its working
+directory.
 
-A program's counts and seconds are accepted only if they are possible, and its percentiles only if they rise. Otherwise the output is refused:
+The numbers in an output are checked: counts and seconds must be possible, and percentiles must rise. Otherwise the output is
+refused. For example, none of these is a count:
 
-    18446744073709551616, -1, 1,024, NaN      →  none of these is a count
+    18446744073709551616, -1, 1,024, NaN
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class Generator(Protocol):
     own: bool = False
     """Whether it is the lab's own program, which scripts/bring builds when it is first needed."""
     own_backend: bool = False
-    """Whether it speaks to a backend of its own alone, which `lab.experiments.bench` lays over every variant."""
+    """Whether it works only with a special backend, which `lab.experiments.bench` then puts into every variant."""
     stand_ins: tuple[str, ...] = ()
     """The generators that may replace it for open loops, the best first (lab/generators/README.md, "Limits")."""
 

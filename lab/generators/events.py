@@ -1,16 +1,18 @@
-"""The generator events: many streams of Server-Sent Events at once, held by the lab's own client (scripts/events/client).
+"""The load generator `events`: the lab's own client (scripts/events/client), which keeps many streams of Server-Sent Events open.
 
-Its output is one JSON object. A row of it is one stream: when it was opened, answered, had its first and its last event, and ended
-(µs since `began_us`), its events, those that came together with the one before, its longest gap, its bytes, and how it ended:
+Its output is one JSON object, in which each stream is a row of ten numbers. The first five are times in µs since `began_us`:
+when the stream was opened, answered, had its first and its last event, and ended. Then come the number of its events, how many
+of them arrived together with the one before, the longest gap in µs, the bytes, and how the stream ended:
 
     [512, 1021, 1090, 6000913, 6001020, 61, 0, 100410, 14152, 0]   →  complete, first event after 0.6 ms
 
-No other generator does this: k6 has no events of an answer that goes on, oha, hey, wrk and h2load time whole answers, and none of them
-reads a send time out of an event. An event carries the time at which the backend sent it, by the machine's clock that both share; its
-delay is the time of its arrival less that. Delays have eleven leading bits, as the lab's histograms.
+No other generator can do this. k6 cannot read events while an answer continues. oha, hey, wrk and h2load measure complete
+answers. None of them reads a send time out of an event. An event contains the time at which the backend sent it, by the clock
+of the machine, which client and backend share. The delay of an event is the time of its arrival minus that time. Delays are
+rounded to eleven significant bits, as in the lab's histograms.
 
-An output is accepted only if its numbers agree with one another: rows, sums, delays by size and delays by number. What the backend
-counted is compared elsewhere (`lab.measure.validity`).
+An output is accepted only if its numbers agree with one another: rows, sums, and delays by size and by number of the event.
+They are compared with the backend's counts in `lab.measure.validity`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""The generator k6-grpc: k6 with a script of the lab's that makes gRPC calls, each virtual user on one kept connection.
+"""The load generator k6-grpc: k6 with a script of the lab that makes gRPC calls, on one lasting connection per virtual user.
 
 A part of the line that the script prints at the end (times of calls in ms):
 
-    {"lab_grpc":1,…"made":12161,…"told_us":79080127,"codes":[0,…],…"latency":{"count":12161,"avg":6.518,…}}   →  12,161 calls, all OK
+    {"lab_grpc":1,…"made":12161,…"told_us":79080127,…"latency":{"count":12161,"avg":6.518,…}}   →  12,161 calls
 
-A call is unary, or a server stream of `messages` messages; every message has the size of the load's page. Its latency counts from right
-before the script makes it until the script has the answer, or the end of the stream, so it includes what k6 itself takes. k6 opens a
-connection that the proxy ends (GOAWAY) again by itself: what that costs is part of the latency of the next call.
+A call is unary, or it is a server stream of `messages` messages. Every message has the size of the load's page. The latency of
+a call begins right before the script makes the call. It ends when the script has the answer, or the end of the stream, so it
+includes the time that k6 itself needs. If the proxy ends a connection (GOAWAY), k6 opens a new one by itself; the time for this
+is part of the next call's latency.
 
-An output is accepted only if its numbers agree with one another, and with k6's own counts. Every call tells the backend the latency of the
-call before it on its connection; the backend's sum of them and its counts are compared elsewhere (`lab.measure.called`).
+An output is accepted only if its numbers agree with one another, and with k6's own counts. Every call reports the latency of
+the previous call on its connection to the backend. The backend's counts, and its sum of these latencies, are compared with the
+generator's in `lab.measure.called`.
 """
 
 from __future__ import annotations
@@ -88,14 +90,14 @@ class _Summary(OutputModel):
     def points_ms(self) -> list[tuple[float, float]]:
         """The latency percentiles as pairs (probability from 0 to 1, latency in ms), which rise together.
 
-        Reading this property raises KeyError if the summary lacks one, and OutputError if they fall.
+        Reading this property raises KeyError if the summary lacks a percentile, and OutputError if the latencies do not rise.
         """
         inside = [(percent / 100, self.latency[f"p({percent})"]) for percent in PERCENTS]
         return sort_rising([(0.0, self.latency["min"]), *inside, (1.0, self.latency["max"])])
 
 
 class Grpc(Generator):
-    """The load generator k6 as a client of gRPC, with one connection for each virtual user."""
+    """The load generator for gRPC: k6 with a script of the lab, with one connection for each of k6's virtual users."""
 
     name = GRPC_GENERATOR
     binary = K6.binary
@@ -107,11 +109,11 @@ class Grpc(Generator):
     own_backend = True
 
     def version(self, output: str) -> str | None:
-        """Return the version of k6; None for another program."""
+        """Return k6's version from its output; None if another program printed the output."""
         return K6().version(output)
 
     def refusal(self, load: GeneratorLoad) -> str | None:
-        """Return the reason why k6 cannot make these calls; None if it can."""
+        """Return the reason why k6 cannot make this load of gRPC calls; None if it can."""
         plain = replace(load, protocol="h1", messages=0)  # gRPC is HTTP/2 with TLS or without
         return common_refusal(plain) or first_broken(
             (load.requests is not None, "it runs for a time, not for a number of calls"),
@@ -123,7 +125,10 @@ class Grpc(Generator):
         )
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the files that k6 needs for a load: the script with the load in it, the service, and an empty configuration."""
+        """Return the files that k6 needs for a load of gRPC calls: file name → text.
+
+        They are the script, which contains the load, the definition of the gRPC service, and an empty configuration.
+        """
         ((url, host),) = list_destinations(load)
         parts = urlsplit(url)
         size = PAGES[parts.path[1:]]
@@ -144,11 +149,14 @@ class Grpc(Generator):
         return {"k6.js": script.replace("@LOAD@", json.dumps(settings)), "grpc.proto": service, "k6.json": "{}\n"}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
-        """Return the command line by which k6 makes these calls, with the environment of Go's runtime before it."""
+        """Return the command line by which k6 makes this load of gRPC calls.
+
+        It begins with `env` and the environment variables of the Go runtime.
+        """
         return K6().argv(replace(load, logged=True))
 
     def parse(self, stdout: str, stderr: str, exit_status: int, load: GeneratorLoad) -> GeneratorResult:
-        """Parse the summary line that the script printed, and return calls as requests.
+        """Parse the summary line that k6's script for gRPC printed; in the result, each answered call is a request.
 
         Raises:
             OutputError: k6 failed, no call was answered, or two numbers contradict each other.
@@ -186,7 +194,7 @@ class Grpc(Generator):
 
 
 def _compare_counts(summary: _Summary, errors: Mapping[ErrorKind, int], load: GeneratorLoad) -> None:
-    """Compare the counts of calls, failures, status codes and messages with one another.
+    """Check that the counts of calls, failures, status codes and messages agree with one another.
 
     Raises:
         OutputError: Two counts contradict each other.
@@ -209,10 +217,11 @@ def _compare_counts(summary: _Summary, errors: Mapping[ErrorKind, int], load: Ge
 def _compare_latencies(
     summary: _Summary, points_ms: list[tuple[float, float]], average_us: float, load: GeneratorLoad
 ) -> None:
-    """Compare the percentiles, the mean, and the sum of what calls told the backend with one another.
+    """Check that the latencies agree: the percentiles, the mean, and the sum of the latencies that were sent to the backend.
 
-    The latency of the last call on each connection was told to nobody. The mean lies between the sums that count the calls
-    between two percentiles at the lower and at the upper one; k6 interpolates between two latencies.
+    The latency of the last call on each connection is not in that sum, because no further call reports it. The percentiles
+    give limits for the mean: each call took at least as long as the percentile below it, and at most as long as the one
+    above it. A small tolerance is allowed, because k6 interpolates between two latencies.
 
     Raises:
         OutputError: Two numbers contradict each other.

@@ -1,26 +1,30 @@
-"""The generator h2load: HTTP/2 or HTTP/1.1 over TLS, several requests at once per connection, open or closed loop.
+"""The load generator h2load: HTTP/2 or HTTP/1.1 over TLS, several requests at once per connection, open or closed loop.
 
-Latency counts from when a request was sent. A row of its log (start in µs since the epoch, status, µs until the end of the response):
+Latency counts from when a request was sent. A line of its log has three numbers: the start in µs since the epoch, the status,
+and the µs until the end of the response. An example:
 
     1795648589245161	200	1171      →  one request took 1171 µs
 
 This module relies on these facts about h2load (tried with 1.52):
 
-- its summary has no percentile, so its log is used, which goes to stderr: a row for every request that ended, as many as
-  the summary counts as done. A request that failed has status -1.
-- it exits with status 0 and zeros where there is no server, and goes on idle where the server disappeared: both are reported as failed
-  here. So is a server that ends connections after some requests (nginx: 1000) if each has several at once: it reopens connections
-  only with a single one.
-- it prints which protocol the server chose (ALPN) once, for its first connection; a protocol other than the requested one gives no result.
-- `--rps` applies to each connection: all begin together, and a request that finds all `-m` streams of its connection busy waits. Latency
-  does not include that wait, and requests that are not sent by the end are in no count: a rate that is not reached shows as exactly that.
-- requests under way at the end are neither awaited nor counted. It is given no timeout, because 1.52 crashes with one: later ends are
-  counted as late, and where nothing ended for long before its end, the output is refused.
-- sizes are those of bodies (`data`): headers are compressed, and the connections' records are not counted.
-- of a transfer that is cut off at the end, `data` has what came of it, though `requests` does not have it. The time that it took is in no row,
-  so the rate of transfers is that of complete ones: their number, by the time that they took, for each that was under way at once.
-- it uses one host, opens no new connection for each request, and never verifies a certificate; every connection does a full handshake (no
-  session is kept).
+- Its summary has no percentile, so its log is used, which goes to stderr. The log has a line for every request that ended, as
+  many as the summary counts as done. A request that failed has status -1.
+- It exits with status 0 and zeros if there is no server. It does nothing for the rest of the time if the server disappears.
+  Both are reported as failed here. So is a server that ends connections after some requests (nginx: 1000), if each connection
+  has several requests at once: h2load reopens a connection only if it has a single request at a time.
+- It prints only once, for its first connection, which protocol the server chose (ALPN). Another protocol than the requested one
+  gives no result.
+- `--rps` applies to each connection. All connections begin together. A request waits if all `-m` streams of its connection are
+  busy. Latency does not include that wait. Requests that are not sent by the end are in no count, so the achieved rate shows
+  that they are missing.
+- Requests that are under way at the end are neither awaited nor counted. It is given no timeout, because 1.52 crashes with one.
+  Responses after the load's timeout are counted as `timeout`. If no request ended for a long time before the end of the load,
+  the output is refused.
+- Sizes are those of bodies (`data`): headers are compressed, and TLS records are not counted.
+- A transfer that is cut off at the end is not in `requests`, but its bytes are in `data`. Its time is in no line. So the speed
+  is computed from complete transfers alone: their number and size, by the time that they took.
+- It uses one host, opens no new connection for each request, and never verifies a certificate. Every connection does a full TLS
+  handshake, because no session is kept.
 """
 
 from __future__ import annotations
@@ -118,7 +122,7 @@ class H2load(Generator):
         )
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the file with the body of an upload; no file for any other load."""
+        """Return the file with the body of an upload (file name → text); empty for any other load."""
         return {BODY: "x" * load.transfer_bytes} if load.transfer == "upload" else {}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
@@ -200,20 +204,21 @@ class H2load(Generator):
 def _check_transfers(
     load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_s: float, data_bytes: int, mean: re.Match[str] | None
 ) -> float:
-    """Return the seconds that complete transfers took, after checking that bytes and times fit their number.
+    """Check that the bytes and times of large transfers fit their number, and return the seconds that the transfers took.
 
-    With several at once, it is the time of each of them on average: their speed is number × size by this time.
+    The result is the sum of the durations of all complete transfers, divided by the number of transfers that ran at once.
+    So the speed is the number of transfers × their size, divided by the result.
 
     Args:
         load: The load.
         rows: The log of the transfers, as `_rows` returns it.
-        duration_s: The length of the load.
-        data_bytes: The bytes of all bodies that came.
-        mean: The mean time of a transfer in the summary.
+        duration_s: The length of the load in seconds.
+        data_bytes: The bytes of all bodies that were received.
+        mean: The match of `MEAN` in the summary, which has the mean time of a transfer; None = the summary lacks it.
 
     Raises:
-        OutputError: The bodies that came have other sizes than was planned, the transfers took another time than the load, or
-            the log has other times than the summary.
+        OutputError: The received bodies do not have the planned sizes, the transfers took longer or shorter than the load,
+            or the log has other times than the summary.
 
     """
     many, at_once = len(rows), load.connections * load.streams

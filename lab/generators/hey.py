@@ -1,22 +1,24 @@
-"""The generator hey (boom's successor): a closed loop for a number of requests or a time.
+"""The load generator hey (the successor of boom): a closed loop for a number of requests or for a time.
 
 Latency counts from when a request was sent. A line that the lab's template makes it print:
 
-    0.000772     →  one request took 772 µs, connecting included where it had to
+    0.000772     →  one request took 772 µs, including the time to connect if a connection was opened
 
 This module relies on these facts about hey (source of 0.1.4, and tried):
 
-- `-o csv` leaves failed requests out and rounds to 0.1 ms. `-o` also accepts any Go template, whose
-  data has every latency, the failures by message and the total time: so the lab uses a template.
-- it keeps the first million results: longer runs are refused where the number is known, and noted otherwise.
-- n requests are n // connections for each worker; the remainder is never sent.
-- the size is the sum of Content-Length: bodies only, and 0 for chunked ones, so that no size is reported then.
-- a body that breaks off, or is cut by `-t`, counts as answered (0.1.4 ignores the error). Latencies at or over the
-  timeout are therefore removed and counted as `timeout`; a broken body below it goes unnoticed.
-- Go sends a GET again when a kept connection closes before it answers: that failure shows as latency only.
-- by default it follows redirects and requests gzip; certificates are never verified. With a header from the lab
-  that requests gzip, Go leaves the body compressed, so that no time goes into decompressing.
-- SNI is the Host header; TLS sessions are never resumed (Go without a session cache: 1,000 of 1,000 handshakes were full, counted by HAProxy).
+- `-o csv` leaves failed requests out, and rounds to 0.1 ms. `-o` also accepts any Go template. Its data contain every latency,
+  the failures by message, and the total time. So the lab uses a template.
+- It keeps the first million results. Longer runs are refused if the number of requests is known before, and get a note
+  otherwise.
+- A number of requests is divided: n // connections for each worker. The remainder is never sent.
+- The size is the sum of Content-Length: of bodies only, and 0 for chunked bodies. In that case no size is reported.
+- A body that breaks off, or is cut by `-t`, counts as answered (0.1.4 ignores the error). Latencies at or over the timeout are
+  therefore removed and counted as `timeout`. A body that breaks off earlier is not noticed.
+- Go sends a GET again if a kept connection closes before the answer: that failure shows as latency only.
+- By default it follows redirects and requests gzip; certificates are never verified. If a header of the lab requests gzip, Go
+  does not decompress the body, so no time is needed for that.
+- SNI is the Host header. TLS sessions are never resumed, because Go has no session cache here: HAProxy counted 1,000 full
+  handshakes of 1,000.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The generator k6: an open loop over fixed virtual users (one connection each), or a closed loop.
+"""The load generator k6: an open loop over a fixed number of virtual users (one connection each), or a closed loop.
 
 Latency counts from when a request was sent. A part of the line that the lab's `handleSummary` prints (times in ms):
 
@@ -6,30 +6,32 @@ Latency counts from when a request was sent. A part of the line that the lab's `
 
 This module relies on these facts about k6 (tried with 1.8.1; flags common to 1.x and 2.x, source of 2.2.0):
 
-- its Trends keep every value, and the summary prints any quantile: the lab requests some 150. k6's raw rows would
-  cost the core that it measures from. The lab's line for every request of a `logged` load takes a fifth more than none (0.6
-  against 0.5 ms of CPU at 500 requests per second). A thousand virtual users take 0.3 s to start, and 300 MB.
-- its memory management shows as latency: on one CPU, Go's collector scans a thousand virtual users for half a second
-  every few seconds. Answers that take 0.1 ms are then reported with a p99 of 3 to 3.5 ms, and 0.5 ms without it. So it waits until
-  the heap has outgrown what a sample needs (`make_environment`), which also halves the start-up time of virtual users.
-- `http_req_duration` counts failed requests (as 0) and leaves connecting out. So a Trend of the lab's script records
-  answered requests only, with connect and TLS time where every request opens a connection.
-- Go sends a GET again when a kept connection closes before it answers. That failure shows as latency only, so a
-  load whose every request is logged opens a connection for each.
-- a virtual user that is still busy when the next request is due drops that one: `dropped`.
-- its duration includes the wait for the last answers, so the rate is computed over the load's schedule.
-- it uses the network only for the load: no usage report, no REST API, no remote import, and an empty
-  config file instead of the user's. K6_* variables of the environment would reach it: targets start it without them.
-- over TLS it speaks HTTP/2 where the server offers it, unless its environment forbids it (GODEBUG, read by k6 itself); an answer
-  by a protocol other than the requested one is an error.
-- every virtual user keeps the host that its number selects, so hosts share the connections evenly.
-- the received bytes are those of the connection: they include TLS records (41 more for a kilobyte), and in close mode
-  handshakes (1,317 more). TLS sessions are never resumed.
-- several processes (execution segments, as k6-operator assigns them) divide virtual users and rate exactly. Each prints
-  a summary of its part, one line here, and numbers its virtual users separately.
-- metrics that never occurred are left out of its summary; the counts must add up to the requests made.
-- its outputs (`--out`) have some ten rows for every request, gzipped by k6 itself where the file's name ends in .gz. By default times are
-  whole seconds in CSV, and without system tags no row has the status. They are requested on demand only (`K6.out`).
+- Its Trends keep every value, and the summary prints any quantile: the lab requests some 150. k6's own rows for each request
+  would need the CPU from which it measures. The lab's line for every request of a `logged` load costs a fifth more CPU (0.6
+  against 0.5 ms at 500 requests per second). A thousand virtual users need 0.3 s to start, and 300 MB.
+- Its garbage collection affects latencies. On one CPU, Go's collector scans a thousand virtual users for half a second every
+  few seconds. Answers that take 0.1 ms are then reported with a p99 of 3 to 3.5 ms; without the collector it is 0.5 ms. So the
+  collector is off until the heap is larger than a sample needs (`make_environment`). This also halves the start-up time of
+  virtual users.
+- `http_req_duration` counts failed requests (as 0), and leaves the time to connect out. So a Trend of the lab's script records
+  answered requests only. It adds the time for TCP and TLS connections if every request opens a connection.
+- Go sends a GET again if a kept connection closes before the answer. That failure shows as latency only. So a load whose every
+  request is logged opens a connection for each request.
+- If a virtual user is still busy when its next request is due, k6 does not send that request: `dropped`.
+- Its duration includes the wait for the last answers, so the rate is computed over the load's schedule.
+- It uses the network only for the load: no usage report, no REST API, no remote import, and an empty configuration file instead
+  of the user's. K6_* variables of the environment would affect it, so targets start it without them.
+- Over TLS it speaks HTTP/2 if the server offers it and its environment does not forbid it (GODEBUG, which k6 itself reads). An
+  answer by another protocol than the requested one is an error.
+- Every virtual user always requests the host that its number selects, so the connections are shared evenly by the hosts.
+- The received bytes are those of the connection. They include TLS records (41 bytes more for a kilobyte), and handshakes if
+  each request opens a connection (1,317 bytes more). TLS sessions are never resumed.
+- Several processes (execution segments, as k6-operator assigns them) divide virtual users and rate exactly. Each process prints
+  a summary of its part, which is one line here, and numbers its virtual users separately.
+- Metrics that never occurred are left out of its summary. The counts must add up to the requests made.
+- Its outputs (`--out`) have some ten rows for every request. k6 itself compresses them if the file's name ends in .gz. By
+  default, times in CSV are whole seconds, and without system tags no row has the status. They are requested on demand only
+  (`K6.out`).
 """
 
 from __future__ import annotations
@@ -208,7 +210,10 @@ PERCENTS = (
     *(99.9995, 99.9999),
 )
 FIRST_CHARACTER = 32
-"""The code of the character that stands for the first shape in the order of a mix. A text, unlike a list, exists once for all virtual users."""
+"""The code of the character for the first kind of request in the order of a mix.
+
+The order is a text, because a text exists once for all virtual users, unlike a list.
+"""
 STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
@@ -268,9 +273,9 @@ class K6(Generator):
         return (SUMMARY, *rows) if self.out else ()
 
     def version(self, output: str) -> str | None:
-        """Return k6's version, with the setting of Go's garbage collector appended (`1.4.0, GOGC=off`); None for another program.
+        """Return k6's version and the setting of Go's garbage collector (`1.4.0, GOGC=off`); None for another program's output.
 
-        The setting changes k6's numbers. So results of runs with and without the setting are never compared as those of one
+        The setting changes k6's numbers. So results with and without the setting are never compared as those of one
         generator.
         """
         match = re.search(r"^k6(?:\.exe)? v(\d+\.\d+\S*)", output, re.MULTILINE)

@@ -1,19 +1,20 @@
-"""The generator oha: an open loop with latency counted from when a request was due; it stands in for wrk2.
+"""The load generator oha: an open loop with latency counted from when a request was due; it is the first stand-in for wrk2.
 
-A row of its CSV (start, DNS, DNS and dial-up, first byte, duration in s, bytes, status):
+A row of its CSV (start, DNS, DNS and dial-up, first byte and duration in s, then bytes and status):
 
     0.010749292,0.000006527,0.000050832,0.000176214,0.000183152,1024,200   →  one request took 183 µs
 
 This module relies on these facts about oha (source of 1.15, tried with 1.16):
 
-- the CSV has every answered request, but no failed one, and no end mark. The number of due requests is known, so missing ones are counted
-  as dropped: unsent and failed ones look the same.
-- with `-w` requests under way at the end are awaited; those due and not begun by then are dropped.
-  The rate is computed over the load's schedule, without that wait.
-- "due" is when oha's ticker released the request: a stall of the server is corrected for, one of oha is not.
-- by default it requests compression and has no timeout. It has no thread option
-  (TOKIO_WORKER_THREADS; else one for every core), and counts body bytes only.
-- rustls keeps sessions by default, so it resumes where it can (read, not tried), and no option turns that off.
+- The CSV has every answered request, but no failed one, and no mark at its end. The number of due requests is known, so missing
+  requests are counted as dropped. Failed requests and requests that were never sent cannot be distinguished.
+- With `-w`, requests that are under way at the end are awaited. Requests that are due and not begun by then are dropped. The
+  rate is computed over the load's schedule, without that wait.
+- "Due" is when oha's ticker released the request. So latencies include the wait caused by a server that stalls, but not the
+  wait caused by oha itself.
+- By default it requests compression and has no timeout. It has no option for threads (it uses TOKIO_WORKER_THREADS, or else one
+  for every core). It counts the bytes of bodies only.
+- rustls keeps TLS sessions by default, so oha resumes them if it can (read in its source, not tried). No option turns that off.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ def _refuse_rows(rows: npt.NDArray[np.float64], rate_rps: float) -> None:
         rate_rps: The offered rate in requests per second.
 
     Raises:
-        OutputError: A row has an impossible time, size or status, a row is there twice, or a request began well before it was due.
+        OutputError: A row has an impossible time, size or status, a row occurs twice, or a request began well before it was
+            due.
 
     """
     status = rows[:, STATUS]

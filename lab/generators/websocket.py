@@ -1,16 +1,19 @@
-"""The generator k6-websocket: k6 with a script of the lab's that holds WebSockets, and times messages that the backend sends back.
+"""The load generator k6-websocket: k6 with a script of the lab that sends messages on WebSockets and measures their round trips.
 
-A line of its log is one WebSocket, with the round trip of each message in µs; the other times are µs since the run began:
+The backend sends each message back. A line of the log is one WebSocket, with the round trip of each message in µs; the other
+times are µs since the run began:
 
     websocket {"number":1,"wall_ms":1796400000123,"opened_us":512,"answered_us":1021,…,"end":0,…,"trips_us":[412,398]}
         →  opened in 0.5 ms, complete, two messages that came back after 0.41 and 0.40 ms
 
-A round trip counts from right before a message is sent until the script has it back, both by k6's clock, so it includes what k6 itself takes;
-`just bench direct --sweep websocket-known` measures that. A WebSocket is opened 2 ms after the one before, and ends when all
-messages are back, when it is cut, or when one is missing for longer than the timeout.
+A round trip counts from right before a message is sent until the script has the message back. Both times are by k6's clock, so
+a round trip includes the time that k6 itself needs; `just bench direct --sweep websocket-known` measures that time. Each
+WebSocket is opened 2 ms after the one before. It ends when all messages are back, when it is cut, or when a message is missing
+for longer than the timeout.
 
-An output is accepted only if its numbers agree with one another, and with k6's own counts in the summary. The backend adds up the round
-trips that the messages tell; that sum and its counts are compared elsewhere (`lab.measure.validity`).
+An output is accepted only if its numbers agree with one another, and with k6's own counts in the summary. Each message contains
+the round trips that were measured since the message before, and the backend adds them up. The backend's sum and counts are
+compared with the generator's in `lab.measure.validity`.
 """
 
 from __future__ import annotations
@@ -46,11 +49,14 @@ from lab.stats.histogram import Histogram
 WEBSOCKET_PATH = "websocket/echo"
 """The path of go-httpbin at which messages are sent back."""
 OPENING_MS, APART_MS = 1000, 2
-"""WebSockets are opened one by one, so that opening them is no load of its own: apart from each other, but over a second at least."""
+"""The least time in which all WebSockets are opened, and the time between two of them, in milliseconds.
+
+They are opened one by one, so that the opening itself is no load.
+"""
 AFTER_MS = 300
 """The milliseconds that k6 may run on after the last timeout."""
 CLOCKS_MS = 1000
-"""The milliseconds by which the two clocks of a line may differ from those of the other lines; they are read one after the other."""
+"""The milliseconds by which the difference of the two clocks may vary among the lines; they are read one after the other."""
 COMPLETE, CUT, REFUSED, SILENT = range(4)
 """The ways in which a WebSocket ends; SILENT: a message did not come back in time."""
 
@@ -144,7 +150,7 @@ class WebSocket(Generator):
         )
 
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
-        """Return the files that k6 needs for this load, by file name: the script `k6.js`, and an empty configuration `k6.json`."""
+        """Return the files that k6 needs for this load of WebSockets: the script `k6.js` and an empty configuration `k6.json`."""
         ((url, host),) = list_destinations(load)
         opening_ms, timeout_ms = max(OPENING_MS, APART_MS * load.connections), round(load.timeout_s * 1000)
         planned_ms = opening_ms + round(load.duration_s * 1000)

@@ -1,31 +1,32 @@
-"""The generator wrk: a closed loop with latency counted from when a request was sent.
+"""The load generator wrk: a closed loop with latency counted from when a request was sent.
 
 A line of the block that the Lua `done` hook prints:
 
     4 3          →  three requests took 4 µs longer than those of the line before
 
-Outputs recorded until 23 November 2026 have the latencies themselves, under `LAB latency`: twice the bytes once packed, or more. Those of
-generators that were paused in between have them until 26 November 2026, nine tenths of such an output's bytes.
+Outputs that were recorded until 23 November 2026 have the latencies themselves, under `LAB latency`. Compressed, they have at
+least twice the bytes. Outputs of generators that were paused in between (in pairs) have latencies until 26 November 2026; these
+are nine tenths of the bytes of such an output.
 
 This module relies on these facts about wrk (source of 4.1.0, and tried):
 
-- wrk adds invented counts to its latencies before it prints them (`stats_correct`: for every latency
-  beyond twice the mean interval also the shorter ones that a fixed schedule would have seen). The sums are
-  integers and the interval is known, so they are subtracted again. The remainder must add up to the
-  number of responses, else the output is refused.
-- `--timeout` stops nothing: later responses are left out of the latencies and counted as `timeout`,
-  and a connection that never answers is not counted anywhere.
-- `status` counts 400 and above. A `response` hook that saw redirects would copy every header and body,
-  so a redirect is left to the checks of bytes per response and of the body.
-- connect time is not in the latency, threads get connections/threads each and the remainder is dropped,
-  durations are whole seconds. Bytes are counted above TLS, as they came: compressed, with chunk sizes.
-- it calls a script's `request` for every request and sends the returned text. Returning prepared texts has
-  no measurable cost (100 hosts against one: 5.8 and 6.0 µs of CPU per request).
-- SNI and address come from the URL, one for each process. Where every host needs its name there, or several proxies share the
-  hosts (each process then requests those of one proxy), a shell starts as many processes of one thread. It releases them once all have set up
-  (which takes a hundred of them a second of CPU time in total), and prints their outputs one after the other, after `LAB processes 2`.
-- a connection that closes keeps its SSL object, so TLS sessions are resumed from its second handshake on (HAProxy
-  counted 20 full ones and 12,401 resumed), and no option turns that off.
+- wrk adds invented counts to its latencies before it prints them (`stats_correct`). For every latency beyond twice the mean
+  interval, it adds the shorter latencies that a fixed schedule would have seen. The sums are integers and the interval is
+  known, so they are subtracted again. The remainder must add up to the number of responses, else the output is refused.
+- `--timeout` stops nothing. Responses after the timeout are left out of the latencies and counted as `timeout`. A connection
+  that never answers is not counted anywhere.
+- `status` counts 400 and above. To see redirects, a `response` hook would have to copy every header and body. So a redirect is
+  detected only by the checks of bytes per response and of the body.
+- Latency does not include the time to connect. Each thread gets connections/threads connections, and the remainder is dropped.
+  Durations are whole seconds. Bytes are counted without TLS, as they came: compressed, with chunk sizes.
+- It calls a script's `request` for every request, and sends the returned text. To return prepared texts has no measurable cost
+  (100 hosts against one: 5.8 and 6.0 µs of CPU per request).
+- SNI and address come from the URL, one for each process. Several processes are needed if every host needs its own TLS name, or
+  if several proxies share the hosts (each process then requests the hosts of one proxy). A shell starts these processes, each
+  with one thread. It releases them together when all are ready (a hundred of them need a second of CPU time in total). Then it
+  prints their outputs one after the other, after `LAB processes 2`.
+- A connection that closes keeps its SSL object, so TLS sessions are resumed from its second handshake on (HAProxy counted 20
+  full handshakes and 12,401 resumed). No option turns that off.
 """
 
 from __future__ import annotations
@@ -203,13 +204,17 @@ class Wrk(Generator):
     def files(self, load: GeneratorLoad) -> Mapping[str, str]:
         """Return the files that wrk needs for a load: file name → text.
 
-        They are the Lua script `wrk.lua`, and for several wrk processes a shell script that starts them and a list of their URLs.
+        One file is the Lua script `wrk.lua`. wrk requests a single URL, so a load on several proxies or TLS names needs a
+        wrk process for each. Such a load has two more files: a shell script that starts all processes and lets them begin
+        at once, and `destinations`, which has a line `URL HOST` for each process.
         """
         script = COUNTS + (STEPS if load.timed else "") + END
         if count_processes(load) == 1:
             return {"wrk.lua": script + make_turns_script(load)}
         turns = make_turns_script(load) if load.shards else ""
-        return {"wrk.lua": script + TOGETHER + turns} | separate_files(load)
+        addresses = [(shard.url, shard.hosts[0]) for shard in load.shards] or list_destinations(load)
+        destinations = "".join(f"{url} {host}\n" for url, host in addresses)
+        return {"wrk.lua": script + TOGETHER + turns, PER_HOST: SHELL, "destinations": destinations}
 
     def argv(self, load: GeneratorLoad) -> list[str]:
         """Return the command line by which wrk makes this load.
@@ -441,17 +446,6 @@ def count_processes(load: GeneratorLoad) -> int:
     per host if each host needs its own name in the TLS handshake.
     """
     return len(load.shards) or (len(load.hosts) if load.sni_per_host else 1)
-
-
-def separate_files(load: GeneratorLoad) -> dict[str, str]:
-    """Return the files for a load that several wrk processes make together: file name → text.
-
-    wrk requests a single URL, so a load on several proxies or TLS names needs one wrk process for each. The first file is a
-    shell script that starts all these processes and lets them begin at once. The second file, `destinations`, has a line
-    `URL HOST` for each process.
-    """
-    addresses = [(shard.url, shard.hosts[0]) for shard in load.shards] or list_destinations(load)
-    return {PER_HOST: SHELL, "destinations": "".join(f"{url} {host}\n" for url, host in addresses)}
 
 
 def _to_lua(hosts: Sequence[str]) -> str:

@@ -1,28 +1,29 @@
-"""The generator wrk2: an open loop over fixed connections, with latency from when a request was due, and was sent.
+"""The load generator wrk2: an open loop over a fixed number of connections, with latency from when a request was due.
 
-A line of its percentile spectrum (ms, cumulative share, cumulative count), and a line of the block that the Lua
-`done` hook prints:
+A second histogram (`service`) has the latency from when a request was sent. An output has a percentile spectrum (ms, cumulative
+share, cumulative count), and the lines of a block that the Lua `done` hook prints. A line of each:
 
        1.211     0.500000         9753         2.00   →  9753 requests took up to 1.211 ms (`service`, by `-U`)
     1211 7                                            →  seven requests took 1211 µs (`latency`, exact)
 
 This module relies on these facts about wrk2 (source of 44a94c1, the same for nixpkgs' e0109df; tried):
 
-- the hook receives the corrected latencies only; the uncorrected ones come from the spectrum that `-U` prints,
-  so they are `quantiles`. An output without the hook's block (a Lua fault) is refused.
-- latencies start again after a calibration of 10 s + 5 ms × connections/thread; requests and rate cover the complete
-  run. A shorter run keeps the start-up in its latencies and prints -nan rates. Such loads are refused beforehand; where
-  a thread of a longer run never calibrated, the result has a note and is `uncalibrated`.
-- a thread's connections begin 5 ms apart, each with a separate schedule. Until the last has begun, less is due than the
-  requested rate, and its Requests/sec is lower (with 900 connections 840 of 900 in 30 s). The achieved rate is therefore computed over
-  the time for which a connection's requests fell due on average. Whether another request falls due on each before the end
-  depends on when it really began: at one request per second and connection, 97.5 to 101 of 100 in 30 s are all that was due (observed).
-- `timeout` counts, every 2 s, the connections whose last request began longer ago; no request is given up.
-- `status` counts 400 and above, and those responses are in the latencies. In close mode the next connection
-  opens right after a response, before it is due: hardly any connect time is in the latency.
-- many hosts alternate as with wrk, but not with a name for each in the handshake: every process would calibrate
-  separately and print a separate spectrum. It resumes TLS sessions like wrk, whose code it shares (not tried).
-- the clock is gettimeofday: a step of it prints a warning about a negative latency, and the run is refused.
+- The hook receives only the latencies from when requests were due. Those from when requests were sent come from the spectrum
+  that `-U` prints, so they are `quantiles`. An output without the hook's block (a Lua fault) is refused.
+- Latencies are recorded only after a calibration of 10 s + 5 ms × connections/thread. Requests and rate cover the complete
+  run. A shorter run keeps the start-up in its latencies and prints -nan rates, so such loads are refused beforehand. If a
+  thread of a longer run never calibrated, the result has a note and is `uncalibrated`.
+- The connections of a thread begin 5 ms apart, each with a separate schedule. Until the last has begun, fewer requests are due
+  than the requested rate, and wrk2's Requests/sec is lower (with 900 connections 840 of 900 in 30 s). The achieved rate is
+  therefore computed over the average time in which the requests of a connection were due. Whether one more request of a
+  connection is due before the end depends on when the connection really began. At one request per second and connection, 97.5
+  to 101 of 100 in 30 s are all that was due (observed).
+- Every 2 s, `timeout` counts the connections whose last request began earlier than the timeout allows. No request is given up.
+- `status` counts 400 and above, and those responses are in the latencies. Without keep-alive, the next connection opens right
+  after a response, before it is due: hardly any time to connect is in the latency.
+- It requests many hosts in turn, like wrk. It cannot use a separate TLS name for each host: that would need several processes,
+  each with its own calibration and spectrum. It resumes TLS sessions like wrk, whose code it shares (not tried).
+- Its clock is gettimeofday. If that clock is set, wrk2 prints a warning about a negative latency, and the run is refused.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The measuring of a sample (canary, warm-up, load, observation, verdict), and the loop over a plan."""
+"""The measuring of samples (each is one load on one running system, with a verdict), and the loop over all planned samples."""

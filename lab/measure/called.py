@@ -1,7 +1,7 @@
-"""The regime of gRPC calls: a steady load whose counts, and whose latencies in sum, are compared with those of the backend.
+"""The way to measure a load of gRPC calls: the generator's counts and sum of latencies are compared with the backend's.
 
-The backend's page `/counts` is read right before the load and right after it. Everything else is judged as under any steady load, in pairs
-as well.
+The backend's page `/counts` is read right before and right after the load. In all other respects a load of gRPC calls is judged
+like any steady load, also in pairs (two systems that are loaded at once).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CalledRegime(CountedRegime):
     """The way to make and judge a load of gRPC calls, for one sample."""
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended, as a steady one, and by the backend's counts."""
+        """Judge the load after it has ended: by the rules for a steady load, and by the backend's counts of calls."""
         findings, result = SteadyRegime.findings(self, run), run.result
         if result is None or result.calls is None:
             return findings
@@ -32,13 +32,13 @@ class CalledRegime(CountedRegime):
 
 
 def make_steady_regime(system: System, point: LoadPoint, generator: Generator, alone: bool = True) -> SteadyRegime:
-    """Return the way to make and judge a load without disruption: that of gRPC calls where a load has them.
+    """Return the object that makes and judges a load without disruption: a CalledRegime for gRPC calls, else a SteadyRegime.
 
     Args:
         system: The running system.
         point: The load.
-        generator: The generator that makes it.
-        alone: True for a solo sample.
+        generator: The generator that makes the load.
+        alone: True for a solo sample; False for one side of a pair (two systems at once).
 
     """
     return (CalledRegime if point.grpc else SteadyRegime)(system, point, generator, alone)

@@ -1,7 +1,7 @@
-"""The canary: one request through the proxy must bring the very bytes that the backend gives when asked directly.
+"""The canary: a request through the proxy, whose answer must have exactly the bytes that the backend sends without the proxy.
 
-It is sent before and after the load, in the load's own form (compressed or not). So it also shows the size of an answer and the TLS that
-a client gets.
+It is sent before and after the load, in the form of the load's requests (with or without compression). So it also shows the
+size of an answer, and the properties of the TLS connection that a client gets.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ POD_HEADER = "x-lab-backend"
 Every pod has different pages (random bytes that do not compress).
 """
 MAX_TRIES = 64
-"""The number of further requests until the expected pod answers.
+"""The largest number of further requests until the expected pod answers.
 
-A random choice among four pods misses one of them so often once in a hundred million times.
+If a proxy chooses among four pods at random, the probability that one of them gets no request is one in a hundred million.
 """
 
 
@@ -45,10 +45,10 @@ class Canary:
         head_bytes: The size of the status line and the headers.
         chunked: Whether the body was sent in chunks.
         tls: Facts about the TLS connection (`TLS_FACTS`), name → value; None without TLS.
-        refusal: Why there was no answer, or an answer with a wrong status; empty if neither is the case. Before the
-            load, the sample is then not measured. After the load, it is a fault of the sample, unless the load examines
+        refusal: A message if there was no answer, or an answer with a wrong status; otherwise empty. Before the load, such
+            a canary prevents the measurement. After the load, it is a fault of the sample, except if the load examines
             errors.
-        fault: Why the answer's bytes are wrong, which is always a fault of the sample; empty if they are right.
+        fault: A message if the answer's bytes are wrong, which is always a fault of the sample; otherwise empty.
 
     """
 
@@ -61,7 +61,7 @@ class Canary:
 
     @property
     def faults(self) -> list[Fault]:
-        """The faults that this canary (checked request) shows in its sample, each as a reason and a sentence; empty without any."""
+        """The faults that this canary (a checked request) has found, each as a reason and a sentence; empty if there are none."""
         return [(Reason.WRONG_BACKEND, message) for message in (self.refusal, self.fault) if message]
 
 

@@ -1,4 +1,7 @@
-"""The accounting of CPU time during a load: which processes used it, and how busy proxy and generator were. Pure."""
+"""The accounting of CPU time during a load: which processes used it, and how busy the CPUs of proxy and generator were.
+
+The functions have no side effects.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The checks of a generator's report: its time, counts and latencies against the plan and the lab's observation.
+"""The checks of whether a generator's report is credible: its time, counts and latencies are compared with independent figures.
 
-Pure. Whether the system did well is not judged. The limits stand together below, each with the values of honest samples: those come from
-3,085 valid samples of the committed runs. The comparisons are written so that NaN lies in no range and is always a fault. Refuses to
-correct a number: a sample whose generator cannot be believed does not count.
+The independent figures are the planned load, and what the lab itself observed. The functions have no side effects. They do not
+judge how well the system did. No number is corrected: a sample whose generator's report is not credible is invalid.
+
+The limits are constants at the top of this file. Their comments contain values that were seen in 3,085 valid samples of the
+committed runs. Comparisons are written so that NaN is always a fault.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ The lab reads its own clock at least some 10 ms before the generator starts and 
 MAX_OUTSIDE_S = 5.0
 """The seconds of a generator's life that its reported time may leave out: for its start and its output (1.9 s seen).
 
-The start may be that of a process in a pod. A load that continues outside the reported time does not show in that time, but in the counts.
+The start may be that of a process in a pod. A load that continues outside the reported time is detected by the counts.
 """
 MAX_CPU_SHARE = 1.05
 """The largest credible CPU time used, as a multiple of reported time × number of CPUs (0.97 seen)."""
@@ -55,8 +57,8 @@ Honest samples have 1.00 in closed loops and 0.05 at offered rates. An average t
 MAX_QUEUED_SHARE = 0.015
 """The share of the due requests that may wait to be sent on average in an open loop, in addition to `MAX_WAITING_SHARE`.
 
-It is three times the value of a load in which everything that a valid sample may miss is late. A system that stalls and catches up
-needs the margin.
+A valid sample may miss a small share of its requests. The limit is three times the value of a load in which all these
+requests are late. A system that stalls and catches up needs the margin.
 """
 MIN_WAITING_SHARE = 0.003
 """The smallest credible average share of waiting connections in a closed loop without failures.
@@ -67,9 +69,9 @@ ones, fall below the limit.
 MIN_EXPLAINED_SHARE = 0.55
 """The smallest share of the reported time that latencies must explain, for a load of a fixed number of requests.
 
-Either a connection waits for an answer during this share on average, or the slowest answer takes as long. Kept connections had at least
-0.66, and 0.92 at the most. Such a load can be so short that starting the generator dominates the lab's own clock; this limit then
-still detects a reported time that is twice the true one.
+Either a connection waits for an answer during this share on average, or the slowest answer takes as long. With keep-alive,
+shares of 0.66 to 0.92 were seen. Such a load can be so short that the generator's start is most of the time by the lab's
+clock. This limit still detects a reported time that is twice the true time.
 """
 MAX_AHEAD_SHARE = 0.01
 """The fraction by which answers may exceed the due requests, in addition to those in flight (0.001 seen).
@@ -238,9 +240,9 @@ def find_call_faults(
 ) -> Iterator[Fault]:
     """Yield the faults in a generator's counts of gRPC calls, compared with the backend's counts.
 
-    If no call failed, the backend must have answered as many calls as the generator counted, and sent as many messages. Each call has the
-    latency of an earlier call in its request, and the backend adds these up. The generator must report the same sum. If calls failed, the
-    sample does not count anyway, and the backend may have answered more calls.
+    If no call failed, the backend must have answered as many calls as the generator counted, and sent as many messages.
+    Each request contains the latency of an earlier call, and the backend adds up these latencies. The generator must
+    report the same sum. If calls failed, the sample is invalid anyway, and the backend may have answered more calls.
 
     Args:
         point: The planned load.

@@ -1,7 +1,7 @@
-"""The regime of a disrupted load: every request is logged, the disruption is timed, and its effects are the outcome.
+"""The way to measure a load with a disruption, such as the end of a pod: all requests and events are recorded and evaluated.
 
-A control run is the same with nothing done to the system. Errors and restarts are the outcome here, so other faults count against a
-sample than under a steady load (`lab.measure.validity.find_disruption_faults`).
+A control run is the same load without the disruption. Errors and restarts are results here. So other faults make a sample
+invalid than under a steady load (`lab.measure.validity.find_disruption_faults`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOTE_CLIENT_LOADED = (
 POLL_S = 0.01
 """The seconds between two looks at the generator's log until the load begins."""
 JOIN_S = 30.0
-"""The seconds in which a disruption must end once the load has: its actions must not reach the next measurement."""
+"""The seconds in which a disruption must end after the load: its actions must not affect the next measurement."""
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _DisturbanceThread:
     disturbance: Disturbance
     context: DisturbanceContext
     log: Path
-    """The generator's log: the load has begun when the first line is in it."""
+    """The generator's log; its first line shows that the load has begun."""
     done: bool = False
     fault: str = ""
     error: BaseException | None = None
@@ -159,7 +159,7 @@ class DisruptedRegime:
     def asked(self, endpoint: Endpoint) -> Endpoint:
         """Return the address that the load is sent to.
 
-        It is `endpoint`, with the disruption's own host if the disruption has one.
+        It is `endpoint`. If the disruption names a host of its own, the address is that of this host.
         """
         host = self._disturbance.host
         return endpoint if host is None else endpoint.at(host)
@@ -214,7 +214,7 @@ class DisruptedRegime:
         drift_s = abs(self._clocks[-1].offset_s - self._clocks[0].offset_s)
         error_s = best.error_s + drift_s + RESOLUTION_S
         events = events_frame(self._context.log.events)
-        # A process that ended took its counts along, so the difference is no increase.
+        # The counts of a process that ended are missing in the second reading, so the difference is no increase.
         counters = {
             name: count for name, count in run.seen.counters.items() if name.partition("/")[0] not in self._moved
         }
@@ -273,7 +273,7 @@ def _list_running(system: System) -> dict[Role, set[int] | None]:
 
 @contextmanager
 def _note_failure(faults: list[Fault], reason: Reason, when: str = "") -> Iterator[None]:
-    """Turn an error inside the `with` block into a fault of the sample, unless the target was lost.
+    """Catch a MeasuringError that is raised in the `with` block, and add it to the faults of the sample.
 
     Args:
         faults: The sample's faults, to which the new one is added.
@@ -281,7 +281,7 @@ def _note_failure(faults: list[Fault], reason: Reason, when: str = "") -> Iterat
         when: A text before the error's message, such as `before the load: `.
 
     Raises:
-        LostError: The target (where systems run) was lost, which ends the run.
+        LostError: The target (where systems run) was lost; this error is not caught, because it ends the run.
 
     """
     try:

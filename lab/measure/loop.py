@@ -1,7 +1,8 @@
-"""The loop over a plan: bring an arm up, read its knobs back, measure its slots, and store each sample at once.
+"""The loop that measures a run: start a system, check its settings, carry out the planned measurements, and store each sample.
 
-Target, generators, store and observer are passed in, so tests pass fakes. Refuses to know what comes next where no plan says it: the
-search for a knee decides that itself, and uses `on_systems` as well.
+Target, generators, store and observer are parameters, so that tests can pass fakes. The plan determines which measurement comes
+next. The search for a knee (the highest rate within a latency bound) determines this itself, and uses
+`MeasuringLoop.on_systems`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The measuring of one sample: canary, warm-up, load and observations, as one record with its verdict.
+"""The measuring of one sample: a checked request (canary), a warm-up, the load, and a record with the verdict.
 
-It is the same for steady and disrupted loads, which differ by their regime.
+The procedure is the same for all kinds of load. Their differences are in the implementations of `Regime`.
 
-The traces of earlier loads are looked at before the warm-up, when the load starts and after it. Refuses to decide what happens next:
-measuring again, bringing up anew, storing and ordering belong to `loop`.
+The traces of earlier loads, such as sockets in TIME_WAIT, are examined before the warm-up, at the start of the load, and after
+it. The module `loop` decides what happens next: whether a measurement is repeated, a system is started again, or a sample is
+stored.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Measurement:
 
 
 class UndrainedStartError(Exception):
-    """The error that too many local ports of a system are taken after the warm-up, so that the load must not begin.
+    """The error that is raised after the warm-up if too many local ports of a system are taken, so that no load may begin.
 
     Attributes:
         reasons: A sentence for each system whose ports are taken.
@@ -244,7 +245,7 @@ class BegunSample:
     warmup_s: float
 
     def warm_up(self, lasting: ExitStack) -> list[GeneratorJob]:
-        """Return the generator's jobs for the warm-up: the measured load, but for a shorter time and without any record.
+        """Return the generator's job for the warm-up: the measured load, but for a shorter time and without a log.
 
         The load lasts at least one second, because not every generator accepts less. A generator that can be
         interrupted is interrupted after `warmup_s`.
@@ -266,7 +267,7 @@ class BegunSample:
 
 @dataclass(frozen=True, slots=True)
 class LoadRun:
-    """A load that was made: the generator's report, and everything that was observed of it."""
+    """A load that has ended: the generator's process and report, and everything that was observed during the load."""
 
     begun: BegunSample
     ended: GeneratorOutcome

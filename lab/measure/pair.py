@@ -1,14 +1,18 @@
-"""Two systems at once, so that the machine's noise hits both: interleaved (closed loops) or concurrent (open loops).
+"""The measuring of a pair: two systems that are loaded at once, so that the noise of the machine hits both.
 
-Each side is measured like a separate sample: canary, warm-up, observation, verdict. In addition, no side begins before the other is ready,
-the sides' turns are ordered, and a fault of one side is a fault of both. A pair's ratios are results; its absolute values are not, since
-the sides queue behind each other. A generator that is stopped in between has no usable clock, rate or latencies, so these are not kept.
+Closed loops are interleaved: the two generators run in alternating time slices. Open loops run concurrently.
 
-In an interleaved pair one of the two generators is stopped at any time. A small bash script switches them (`slices.bash`). It is started
-with the generators, in a pod as well: it needs no program that a generator's place lacks, and a signal from there reaches entire process
-groups. Refuses to time anything by a stopped generator's clock.
+Each side is measured like a separate sample: canary (a checked request), warm-up, observation, verdict. In addition, no side
+begins before the other is ready, the order of the time slices is planned, and a fault of one side makes both sides invalid. The
+results of a pair are ratios. Its absolute values are no results, since the two sides delay each other. A generator that is
+stopped at times has no usable clock, rate or latencies, so these are not stored.
 
-The procedure is from Bulej, Horký, Tůma, Farquet, Prokopec: Duet benchmarking (ICPE 2020); slices are ours.
+In an interleaved pair, one of the two generators is stopped at any time. A small bash script (`slices.bash`) switches them. It
+is started where the generators run, which may be a pod. It needs no program that is missing there, and its signals reach entire
+process groups. No time is taken from the clock of a stopped generator.
+
+The procedure is from Bulej, Horký, Tůma, Farquet, Prokopec: Duet benchmarking (ICPE 2020); the time slices are an addition of
+the lab.
 """
 
 from __future__ import annotations
@@ -40,9 +44,10 @@ SCRIPT = Path(__file__).with_name("slices.bash")
 LENGTHS_S = (0.05, 0.1, 0.25, 0.5, 1.0)
 """The possible lengths of a slice in seconds."""
 MIN_SLICES = 10
-"""The least number of slices of each side: what the machine does for longer than a slice is then on both.
+"""The least number of slices of each side.
 
-With fewer, a pair's ratio varies several times as much.
+A disturbance that lasts longer than a slice then affects both sides. With fewer slices, a pair's ratio varies several times
+as much.
 """
 MAX_UNEVEN = 0.05
 """The largest difference between the sides' times, as a share of the longer one."""
@@ -56,7 +61,7 @@ PROXY_CPU_ROLES = ("proxy", cpu.CONTROL_ROLE)
 
 @dataclass(slots=True)
 class SliceSwitching:
-    """The switching between the two generators of a pair (two variants at once) in time slices, so that only one of them runs at a time.
+    """The switching between the two generators of a pair (two variants at once): in each time slice only one of them runs.
 
     Attributes:
         jobs: The jobs of the left and the right generator.
@@ -182,7 +187,10 @@ class SliceSwitching:
         return {"slice_s": self.length_s, "own_s": self.own_s(side), "slices": count, "in_flight": in_flight}
 
     def faults(self) -> list[Fault]:
-        """Return the faults of the switching between time slices, each as a reason and a sentence; they make both sides invalid."""
+        """Return the faults of the switching between time slices, each as a reason and a sentence.
+
+        Such a fault makes both sides of the pair invalid.
+        """
         if self._fault:
             return [(Reason.UNEVEN, self._fault)]
         less_s, longer_s = sorted(self.own_s(side) for side in range(len(self.jobs)))
@@ -212,7 +220,7 @@ class PairRun:
 
     @property
     def layout(self) -> Layout:
-        """The planned layout of the pair (two systems at once): the variant on each side, which starts first, and the time slices."""
+        """The planned layout of the pair (two systems at once): its sides, which of them starts first, and the time slices."""
         return self.sides[0].slot.layout or Layout()
 
     def measure(self, attempt: int) -> tuple[Measurement, Measurement]:

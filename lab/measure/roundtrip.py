@@ -1,19 +1,19 @@
-"""The bare network's round trip without any proxy: sockperf's TCP ping-pong from the client to the backend's pod.
+"""The TCP round-trip time of the bare network, measured by sockperf from the client to the backend's pod without a proxy.
 
-NDS planned it (with netperf, which Debian has in non-free only) as the reference below which no latency can lie: 14 bytes there and back
-on one connection, one after the other. One line of the output, and what it becomes:
+It is a lower bound of all latencies. On one connection, 14 bytes are sent there and back again and again. (The plan was to use
+netperf, which Debian has in non-free only.) A line of sockperf's output, and the field that it becomes:
 
     sockperf: ---> percentile 99.000 =  105.223     →  p99_s 105.223e-6
 
-Facts about sockperf that this file respects (3.7, tried):
+Facts about sockperf on which this file relies (3.7, tried):
 
 - It prints half round trips without `--full-rtt`.
-- It ends with status 0 when it could not connect.
-- It colours its output, terminal or not.
+- It ends with status 0 even if it could not connect.
+- It colours its output, on a terminal or not.
 - It keeps about half of the observations of a second; with `--no-rdtsc` it keeps none.
 
-Where both ends share a CPU (2 cores), no other CPU has to be woken: this took 6 µs, against 73 µs with two CPUs of the same virtual
-machine. Refuses to end a run: what cannot be measured is recorded with the reason.
+If both ends share a CPU (on a machine with 2 CPUs), no other CPU has to be woken. The round trip then took 6 µs, against 73
+µs with two CPUs of the same virtual machine. A failed measurement does not end the run: its reason is recorded.
 """
 
 from __future__ import annotations

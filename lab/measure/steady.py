@@ -1,4 +1,4 @@
-"""The regime of a steady load: nothing may happen to the system during it, and the answers stay the same."""
+"""The way to measure a steady load: the system's processes and answers must be the same before and after the load."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The regime of streams of events and of WebSockets: the client's counts are compared with the backend's; delays and cuts are the outcome.
+"""The way to measure streams of Server-Sent Events and WebSockets: the results are delays and cut connections.
 
-The system is watched as under a steady load, and nothing may happen to it. The backend's page `/counts` is read right before the load and
-right after it.
+The generator's counts are compared with those on the backend's page `/counts`, which is read right before and right after the
+load. As under a steady load, the system is observed, and its processes must not change.
 """
 
 from __future__ import annotations

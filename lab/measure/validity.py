@@ -1,8 +1,9 @@
-"""The rules by which a sample counts: what was planned, reported and observed → the reasons against it. Pure.
+"""The rules that decide whether a sample is valid, from the planned load, the generator's report and the lab's observation.
 
-`find_faults` judges steady loads. Where errors are a point's subject, requests may fail, but some must be answered, and a rate counts what was
-tried. In a disruption, errors and restarts are the outcome: only a fault of the generator, clock, event log, control run or machine counts
-against a sample (`find_disruption_faults`, `find_control_faults`).
+The functions have no side effects. `find_faults` judges loads without disruption. If a load examines errors, its requests may
+fail, but some must be answered, and failed requests count towards the achieved rate. In a load with a disruption, errors and
+restarts are results. Then only a fault of the generator, the clocks, the event log, the control run or the machine makes a
+sample invalid (`find_disruption_faults`, `find_control_faults`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from lab.targets.common.sampler import TICK_S
 MIN_ACHIEVED = 0.99
 """The share of the offered rate, or of the due requests, that must be achieved."""
 MAX_LATE_PER_INTERVAL = 0.1
-"""The average lateness of messages, as a share of the time between two, from which on a generator did not keep its schedule (0.02 seen)."""
+"""The largest average lateness of messages with which a generator still keeps its schedule (0.02 seen).
+
+It is a share of the time between two messages.
+"""
 MAX_STEAL = 0.01
 """The share of all CPU time from which on the hypervisor's steal invalidates a sample."""
 ALLOWED_TICKS = 3
@@ -71,7 +75,7 @@ LATE_S = 0.05
 OVERTIME_S = 0.5
 """The seconds after its timeout within which a generator with enough CPU reports a request."""
 MAX_LATE_SHARE = 0.01
-"""The largest share of requests sent late (`END_TOLERANCE_S`): with more, the generator has not made the planned load."""
+"""The largest share of requests sent late (`LATE_S`): with more, the generator has not made the planned load."""
 COUNTED_ROWS = 0.01
 """The share of the due requests by which a generator's schedule may end early or late."""
 
@@ -167,9 +171,9 @@ def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: floa
 
 
 def compute_size_slack(point: LoadPoint, body_bytes: int) -> float:
-    """Return by how many bytes the sizes of two answers with one page may differ.
+    """Return by how many bytes the sizes of two answers with the same page may differ.
 
-    It is 0, unless answers are compressed on their way.
+    It is 0 if the load requests no compression. Compressed answers differ slightly in size.
 
     Args:
         point: The load point.
@@ -218,9 +222,10 @@ def _check_sizes(
 def _check_transferred_bytes(
     point: LoadPoint, result: GeneratorResult, observation: Observation, body_bytes: int
 ) -> Iterator[Fault]:
-    """Yield a fault if large transfers are not of the planned size, or their bytes did not pass the client's link.
+    """Yield a fault if large transfers do not have the planned size, or the client's link did not pass their bytes.
 
-    The generator's own count of bytes is compared with its number of transfers where its output is read; here the kernel's count is.
+    The bytes are those that the kernel counted on the link. The generator's own count of bytes is checked when its output
+    is parsed.
 
     Args:
         point: The planned load, with `transfer`.
@@ -345,8 +350,8 @@ def find_stream_faults(
 ) -> list[Fault]:
     """Return all faults of a sample with streams of Server-Sent Events or WebSockets, each as a reason and a sentence.
 
-    Streams and WebSockets that were refused or cut are part of the outcome, not faults. So are WebSockets that a proxy answered with
-    another status than 101, even if it did so to all of them.
+    Streams and WebSockets that were refused or cut are part of the outcome, not faults. So are WebSockets that a proxy
+    answered with another status than 101, even if these are all of them.
 
     Args:
         point: The planned load.

@@ -1,1 +1,1 @@
-"""The definitions of inputs and records: variants, knobs, sweeps, plans, samples, runs, and reasons of invalidity."""
+"""The definitions of a benchmark's inputs (variants, their settings, loads) and of its records (plans, samples, runs)."""

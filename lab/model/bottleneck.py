@@ -1,4 +1,6 @@
-"""The decision what limited a closed loop, as the single word that `Sample.limited_by` records.
+"""The decision what limited the rate of a closed loop (a load that sends as fast as answers come), as one word.
+
+`Sample.limited_by` records the word:
 
 limit       a container was throttled by its CPU limit in a tenth of the periods or more
 link        the shaped link was full: 90 % of its rate or more, in either direction. The interfaces' counters count big sends
@@ -72,7 +74,8 @@ def limited_by(
         return "limit"
     if point.link_mbit is not None and compute_link_share(point, result, counters) >= LINK_FULL:
         return "link"
-    if "errors" in point.subject and count_failed(result) >= FAILED * (result.requests + count_unanswered(result)):
+    failed = sum(result.errors.values())
+    if "errors" in point.subject and failed >= FAILED * (result.requests + count_unanswered(result)):
         return "errors"
     if proxy_core is None:
         return None
@@ -120,8 +123,3 @@ def compute_link_share(point: LoadPoint, result: GeneratorResult, counters: Mapp
 def count_unanswered(result: GeneratorResult) -> int:
     """Return the number of requests that got no answer: all failures except answers with a wrong status."""
     return sum(count for kind, count in result.errors.items() if kind != "status")
-
-
-def count_failed(result: GeneratorResult) -> int:
-    """Return the number of failed requests: those with a wrong status, and those without an answer."""
-    return sum(result.errors.values())

@@ -1,9 +1,10 @@
-"""The design of a run: the decisions before its first sample, and the rules for them that need no measurement.
+"""The design of a run: the decision what is measured how often, made before the first sample by rules that need no measurement.
 
-`--plan` prints the `Design`, and `run.json` stores it. Each variant is paired with its baseline in every block, and the baseline with
-itself as often as the A/A noise floor needs. Solo samples give the absolute values in a few blocks; where they decide, they are in all
-blocks. The numbers of blocks and worker generations are chosen in `lab/experiments/bench/design.py`. This module does not know how long
-anything takes.
+`--plan` prints the `Design`, and `run.json` stores it. In every block (repetition), each variant and its baseline are measured
+at once, as a pair. The baseline is also paired with itself, as often as the noise floor (A/A) needs. A solo sample measures one
+variant alone. Solo samples give the absolute values in a few blocks; where pairs cannot show the effect, all blocks have solo
+samples. The numbers of blocks and worker generations are chosen in `lab/experiments/bench/design.py`. This module does not
+know how long anything takes.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Promise(Record):
 
 
 class PlannedPlace(Record):
-    """The planned measurements of one arm (a variant in a run) at one load point, either solo or as one side of a pair (two variants at once)."""
+    """The planned measurements of one arm (a variant in a run) at one load point, either alone or at once with another arm."""
 
     arm: str
     against: str = Field(description="the arm on the other side of a pair; empty = by itself")
@@ -90,7 +91,7 @@ class PlannedPlace(Record):
     @field_validator("solo_decides")
     @classmethod
     def _read_stored_reason(cls, reason: str) -> str:
-        """Return the present words of a reason that an earlier lab stored."""
+        """Replace the old wording of a reason, which older versions of the lab stored, by its present wording."""
         return SHARED if reason == STORED_SHARED else reason
 
 
@@ -157,8 +158,8 @@ def derive_design(plan: Plan, solo: Mapping[ArmAndPoint, str], systems: Collecti
 
     Args:
         plan: The plan, a list of single measurements: solo ones, and pairs of two variants at once.
-        solo: (arm, point) → the reason why solo samples decide the effect there, as `find_solo_places` returns it.
-            Pairs decide everywhere else.
+        solo: (arm, point) → the reason why the effect is computed from solo samples there (`find_solo_places`).
+            Everywhere else it is computed from pairs.
         systems: The names of the arms (variants in the run) that run another system than the arm they are compared
             with.
         fields: Further fields of `Design` that do not follow from the plan, such as `promised`.
@@ -202,10 +203,11 @@ def find_solo_places(
     variants: Mapping[str, tuple[bool, str | None]],
     systems: Collection[str] = (),
 ) -> dict[ArmAndPoint, str]:
-    """Return the places where solo samples decide a variant's effect, each with the reason; elsewhere pairs decide.
+    """Return for which arms and load points the effect is computed from solo samples, with the reason in words.
 
-    A pair (two arms measured at once) does not show a cost that lies in what both arms share, such as the network
-    stack. `LoadPoint.why_alone`, which rules out pairs at a point altogether, is not considered here.
+    A solo sample measures one arm alone, a pair measures two arms at once. A pair does not show a cost that lies in
+    what both arms share, such as the network stack. At all other points the effect is computed from pairs.
+    `LoadPoint.why_alone`, which rules out pairs at a point altogether, is not considered here.
 
     Args:
         arms: The arms (variants in a run).
@@ -215,7 +217,7 @@ def find_solo_places(
         systems: The names of the arms that run another system than the arm they are compared with.
 
     Returns:
-        (arm, point) → the reason in words. Places where pairs decide are absent.
+        (arm, point) → the reason. An arm and point for which the effect is computed from pairs are absent.
 
     """
     closed = all(point.rate_rps is None for point in points)
@@ -233,7 +235,9 @@ def find_solo_places(
 def choose_scheme(
     shared_cost: bool, point: LoadPoint, sides: Sequence[Side], other_system: bool = False
 ) -> Scheme | None:
-    """Return how the two sides of a variant's pair are loaded at a point; None if solo samples (measured alone) decide the effect there.
+    """Return how a variant and its baseline are loaded at a point when both run at once, as a pair; None if no pair can decide.
+
+    If no pair can decide, the effect is computed from solo samples, which measure one variant alone.
 
     Args:
         shared_cost: Whether the variant's cost can lie in what both sides of a pair share.

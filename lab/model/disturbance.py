@@ -1,6 +1,7 @@
-"""The base of all disruptions of a system under load: the keys of every kind, and the interface to the system.
+"""The base class of all disruptions of a system under load, such as a killed pod, and the interface of that system.
 
-The kinds themselves are not known here: the caller that validates a table passes them in (`make_validation_context`).
+A sweep's file describes a disruption by a table with its kind. The kinds are not known here: a caller that validates such a table
+passes their classes (`make_validation_context`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Disturbable(Protocol):
     def backend_endpoint(self) -> Endpoint:
         """Return the backend's own address, which bypasses the proxy.
 
-        Its answer is the expected one for the canary, a checked request through the proxy.
+        The canary is a checked request through the proxy. Its answer must equal the one from this address.
         """
         ...
 
@@ -102,9 +103,9 @@ class Disturbable(Protocol):
     ) -> subprocess.Popen[bytes]:
         """Start a load generator on the client's side, on the CPUs that are reserved for it.
 
-        On this machine it runs in a new session. Of the user's environment it has only PATH and TMPDIR. If the client's
-        side is a pod, it has the pod's environment. Then the returned process represents the one in the pod, and
-        killing it ends the one in the pod, too.
+        On this machine, the generator runs in a new session. Of the user's environment it has only PATH and TMPDIR. If
+        the client's side is a pod, the generator has the pod's environment. Then the returned process represents the
+        generator in the pod, and killing the returned process ends the generator, too.
 
         Args:
             argv: The command.
@@ -117,16 +118,16 @@ class Disturbable(Protocol):
         ...
 
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper process, such as a server for measuring round trips, in the network and on the CPUs of a role ("proxy", …).
+        """Start a helper process in the network and on the CPUs of a role ("proxy", …), such as a server for round trips.
 
-        It ends when the system ends, at the latest.
+        The helper ends when the system ends, at the latest.
         """
         ...
 
     def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
         """Return the running and ready pods of a role ("proxy", …) as Kubernetes objects (`metadata`, `spec`, …).
 
-        They hold the values that are in force, which may differ from the variant's manifests.
+        The objects have the values that are in force, which may differ from the variant's manifests.
         """
         ...
 
@@ -177,7 +178,7 @@ class Disturbable(Protocol):
 
         Args:
             role: The role of the pod, such as "proxy".
-            frozen: True to stop the processes, False to let those that were stopped continue.
+            frozen: True to stop the processes, False to let stopped processes continue.
 
         """
 
@@ -225,25 +226,28 @@ class Disturbance(Record, strict=True):
 
     @property
     def acts_s(self) -> float:
-        """The time during which the disruption itself acts, in seconds from its beginning, without the system's recovery.
+        """The number of seconds, from its beginning, for which the disruption counts as acting.
 
-        The latencies "during" the disruption are those of this time, if the log of events does not show its end.
-        Control runs (the load without the disruption) and the kind `new-route` have no such event. A momentary
-        disruption, such as a killed pod, acts until the system should have recovered (a setting of the disruption).
+        The latencies of this time are reported as the latencies "during" the disruption, if the log of events does not
+        show its end. Control runs (the load without the disruption) and the kind `new-route` have no event for the end.
+        A momentary disruption, such as a killed pod, counts as acting until the system should have recovered.
         """
         raise NotImplementedError
 
     @property
     def fixtures(self) -> tuple[str, ...]:
-        """The names of kustomize components in manifests/fixtures that this disruption adds to the manifests of every variant of a run."""
+        """The names of the kustomize components in manifests/fixtures that this disruption needs, such as `answers`.
+
+        They are added to the manifests of every variant of a run.
+        """
         return ()
 
     @property
     def prepared(self) -> tuple[object, ...]:
-        """The host and the additional manifests (`fixtures`) that this disruption needs, as a key for comparison.
+        """The host that the load requests, and the additional manifests (`fixtures`): the needs of this disruption as one key.
 
-        Load points with equal loads share a control run (the load without the disruption) only if these keys are equal,
-        too.
+        A control run is the load without the disruption. Load points with equal loads share one only if these keys are
+        equal, too.
         """
         return self.host, self.fixtures
 
@@ -270,7 +274,7 @@ class Disturbance(Record, strict=True):
     def disturb(self, context: DisturbanceContext) -> None:
         """Disrupt the system, in a thread during the load; in control runs (without disruption) it is not called.
 
-        The caller calls it `at_s` seconds after the load's beginning. It logs the event Begin before it changes
+        The method is called `at_s` seconds after the load's beginning. It logs the event Begin before it changes
         anything. If it undoes its changes, it logs the event End as soon as they are undone. Otherwise it logs End when
         the system should have recovered; only the kind `new-route` logs no End.
 
@@ -347,7 +351,7 @@ class DisturbanceContext:
 
 
 def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str, Any]:
-    """Return the pydantic validation context with which tables of these kinds of disruptions are valid.
+    """Return the pydantic validation context that makes tables of these kinds of disruptions valid.
 
     Args:
         kinds: The class of each kind of disruption, by the kind's name.
@@ -357,9 +361,9 @@ def make_validation_context(kinds: Mapping[str, type[Disturbance]]) -> dict[str,
 
 
 def parse_disruption(value: object, kinds: Mapping[str, type[Disturbance]]) -> object:
-    """Return an instance of the class that a table's `kind` names, such as `{"kind": "outage", …}`.
+    """Convert a table such as `{"kind": "outage", …}` into a disruption: an instance of the class of this kind.
 
-    A value that is not a table is returned unchanged: pydantic accepts an instance, and reports anything else.
+    A value that is not a table is returned unchanged. Pydantic then accepts an instance, and reports anything else.
 
     Args:
         value: The table, as read from a file.

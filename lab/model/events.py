@@ -1,4 +1,4 @@
-"""The log of what happened to a system while it was measured, by the lab's wall clock.
+"""The log of events in a system while it is measured, such as a pod's deletion or a proxy's reload, by the lab's wall clock.
 
 This module interprets nothing: `lab.records.outcomes` decides which event means an outage or a reload. The kinds are the same on every
 target, so that a single reader serves them all:

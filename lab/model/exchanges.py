@@ -48,7 +48,10 @@ class RawRequest:
 
     @property
     def size(self) -> int:
-        """A measure of how simple the request is: its bytes, plus 10 with TLS; of several requests the smallest is shown."""
+        """A number that is smaller for simpler requests: the bytes of head and body, plus 10 if the request uses TLS.
+
+        A difference that several requests show is reported by one of the simplest.
+        """
         return len(self.head) + len(self.body) + 10 * self.tls
 
     @property

@@ -90,11 +90,14 @@ def read_machine_facts() -> dict[str, str]:
 def _processor() -> dict[str, str]:
     """Return facts that distinguish processors with equal marketing names (`AMD EPYC`): name → value.
 
-    The names are `cpu_model`, `cpu_stepping`, `cpu_mhz`, `cpu_caches` and `cpu_siblings`. The last one lists the CPUs
-    of each core: `0-1; 2-3` means that two CPUs share each core.
+    The names are `cpu_model`, `cpu_stepping`, `cpu_mhz`, `cpu_caches` (such as `L1d 32K, L3 32768K`) and
+    `cpu_siblings`. The last one lists the CPUs of each core: `0-1; 2-3` means that two CPUs share each core.
     """
     vendor, family, model = (_field("/proc/cpuinfo", name) for name in ("vendor_id", "cpu family", "model"))
-    caches = sorted(CPUS.glob("cpu0/cache/index[0-9]*"))
+    caches = [
+        [read_text_if_readable(folder / name).strip() for name in ("level", "type", "size")]
+        for folder in sorted(CPUS.glob("cpu0/cache/index[0-9]*"))
+    ]
     siblings = dict.fromkeys(
         read_text_if_readable(path).strip()
         for path in sorted(
@@ -106,25 +109,14 @@ def _processor() -> dict[str, str]:
         "cpu_model": f"{vendor} family {family} model {model}" if vendor and family and model else "",
         "cpu_stepping": _field("/proc/cpuinfo", "stepping"),
         "cpu_mhz": _field("/proc/cpuinfo", "cpu MHz"),
-        "cpu_caches": ", ".join(map(_cache, caches)),
+        "cpu_caches": ", ".join(f"L{level}{KINDS.get(kind, '')} {size}" for level, kind, size in caches),
         "cpu_siblings": "; ".join(filter(None, siblings)),
     }
     return {name: value or "not visible" for name, value in facts.items()}
 
 
-def _cache(folder: Path) -> str:
-    """Return the level, kind and size of one CPU cache as text, such as `L1d 32K` or `L3 32768K`.
-
-    Args:
-        folder: The cache's folder below /sys/devices/system/cpu/cpu0.
-
-    """
-    level, kind, size = (read_text_if_readable(folder / name).strip() for name in ("level", "type", "size"))
-    return f"L{level}{KINDS.get(kind, '')} {size}"
-
-
 def read_git_commit() -> str | None:
-    """Return the checkout's commit, with `+changes` when the work tree differs; None outside a git checkout."""
+    """Return the commit that is checked out, with `+changes` if tracked files differ from it; None outside a git checkout."""
     if shutil.which("git") is None:
         return None
     git = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}"]

@@ -1,7 +1,7 @@
-"""The state that an earlier load can leave in a system, and the bounds within which a new load may start.
+"""The state that earlier loads can leave in a system, such as TIME_WAIT sockets, and its bounds for the start of a new load.
 
-The state is measured before, at the start of, and after a load. All bounds are in this module, each with its reason. Memory has no bound:
-a runtime keeps what it once took, so it is only recorded.
+The state is measured before, at the start of, and after a load. All bounds are in this module, each with its reason. Memory has
+no bound and is only recorded, because many programs never return memory that they have once used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The request to a generator (`GeneratorLoad`) and its report (`GeneratorResult`)."""
+"""The load that a load generator has to make (`GeneratorLoad`), and the generator's report about it (`GeneratorResult`)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class StreamReport:
         ended_s: When the generator ended, in seconds since the epoch.
         coalesced: The number of events that arrived within 1 ms of the previous event on their stream.
         sent_sum: The sum of all events' send times in µs, each modulo 1000 s. The backend computes that sum, too. For
-            WebSockets it is the sum of the round trips in µs that messages told the backend.
+            WebSockets it is the sum of the round trips in µs that messages reported to the backend.
         first_s: For each stream that had an event, the seconds from its opening to its first event. For each WebSocket,
             the seconds to the answer to its handshake.
         gap_s: The longest time between two events of a stream, in seconds; 0 if no stream had two events.
@@ -164,11 +164,12 @@ class StreamReport:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """The part of a generator's report that is about gRPC calls, and that the backend knows, too.
+    """The part of a generator's report about gRPC calls that can be compared with the backend's own counts.
 
     Attributes:
         messages: The number of messages that arrived on server streams; 0 if the calls were unary.
-        told_us: The sum of the latencies in µs that answered calls told the backend. Each call tells that of the call before it.
+        told_us: The sum of the latencies in µs that answered calls reported to the backend. Each call reports the
+            latency of the call before it.
 
     """
 
@@ -229,10 +230,10 @@ class GeneratorResult:
 
     @property
     def achieved_rps(self) -> float:
-        """The requests answered per second, over the time during which requests fell due.
+        """The answered requests per second, over the time during which requests fell due.
 
-        Generators without such a schedule use the whole length of the load. The distinction matters at an offered rate:
-        a slow last answer counts as latency, and does not lower the rate at which requests were sent.
+        For generators without a schedule, it is the rate over the whole length of the load. The distinction matters at
+        an offered rate: a slow last answer counts as latency, and does not lower the rate at which requests were sent.
         """
         over_s = self.duration_s if self.scheduled_s is None else self.scheduled_s
         return self.requests / over_s if over_s > 0 else 0.0
@@ -269,7 +270,7 @@ def first_broken(*rules: tuple[bool, str]) -> str | None:
 
 
 class OutputError(Exception):
-    """The error that a generator printed something other than its usual output, or measured nothing.
+    """The error that a generator's output does not have its usual form, or shows that nothing was measured.
 
     The message states what was expected, and quotes the output.
     """

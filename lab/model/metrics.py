@@ -193,12 +193,11 @@ class Metric:
     # -- effects: log-ratios, or differences in the number's internal unit -------------------------------------
 
     def size(self, effect: float | None) -> str:
-        """Format the size of an effect without its sign: `3.2 %`, `0.21 s`.
-
-        The function also formats bounds and noise floors.
+        """Format the absolute size of an effect, a bound or a noise floor with its unit: `3.2 %`, `0.21 s`.
 
         Args:
-            effect: The effect: a log-ratio for metrics compared by ratio, else a difference; None = unknown.
+            effect: The size, which callers make positive: a log-ratio for metrics compared by ratio, else a difference;
+                None = unknown.
 
         """
         return format_size(effect) if self.ratio and effect is not None else self.with_unit(effect)
@@ -275,7 +274,7 @@ def memory_bytes(sample: Sample) -> float | None:
 
 
 def control_memory_bytes(sample: Sample) -> float | None:
-    """Return the memory of a controller's processes in bytes; None if they are not counted separately from the proxy's."""
+    """Return the peak memory, in bytes, of the controller that configures the proxy; None if it is not counted separately."""
     usage = sample.usage.get("control")
     return float(usage.rss_bytes) if usage else None
 
@@ -295,7 +294,7 @@ def failed_share(sample: Sample) -> float | None:
 def outcome_ratio(over: str, under: str) -> OfSample:
     """Return a function that divides one value in `Sample.outcome` (the results of a disruption) by another.
 
-    The returned function returns None if a value is unknown or the divisor is 0.
+    The result of that function is None if a value is unknown or the divisor is 0.
 
     Args:
         over: The key of the numerator, such as `failed`.
@@ -311,26 +310,26 @@ def outcome_ratio(over: str, under: str) -> OfSample:
 
 
 def refused_share(sample: Sample) -> float | None:
-    """Return the fraction of large uploads and downloads that were refused with status 413; None if there were none."""
+    """Return the fraction of large uploads and downloads that were refused with status 413; None if nothing was transferred."""
     counts = [sample.outcome.get(name) for name in ("transfers", "too_large", "transfers_lost")]
     total = sum(count for count in counts if count is not None)
     return (sample.outcome.get("too_large") or 0.0) / total if total else None
 
 
 def throughput(sample: Sample) -> float | None:
-    """Return the bytes per second of large transfers: complete ones, by the time that they took; None for any other load."""
+    """Return the speed of complete uploads or downloads of large bodies, in bytes per second; None for any other load."""
     rate = sample.goodput_rps if sample.point.transfer is not None else None
     return rate * PAGES[sample.point.page] if rate is not None else None
 
 
 def link_share(sample: Sample) -> float | None:
-    """Return how full the link towards the client was, as a fraction of its limited bandwidth; None without such a limit."""
+    """Return the used fraction of the limited bandwidth towards the client, from 0 to 1; None without a bandwidth limit."""
     mbit, duration_s = sample.point.link_mbit, sample.duration_s
     return sample.counters.get("client/rx_bytes", 0) * 8 / (mbit * 1e6 * duration_s) if mbit and duration_s else None
 
 
 def counted(name: str) -> OfSample:
-    """Return a function that reads the increase of a counter during a sample; it returns None if that was not counted.
+    """Return a function that reads the increase of a counter during a sample; its result is None if the counter is missing.
 
     Args:
         name: The counter as `role/name`, such as `proxy/ListenOverflows`.
@@ -351,10 +350,10 @@ def per_good_request(sample: Sample, amount: float | None) -> float | None:
 
 
 def counted_per_request(*names: str) -> OfSample:
-    """Return a function that reads the sum of some counters, divided by the number of good answers.
+    """Return a function that reads the sum of some counters from a sample, divided by the sample's number of good answers.
 
-    The returned function returns None if one of the counters was not counted. The proxy's counters cover its
-    connections to clients and to backends. `client/rx_bytes` counts the bytes towards the client, with headers.
+    The result of that function is None if a counter is missing, or if there was no good answer. The proxy's counters
+    cover its connections to clients and to backends. `client/rx_bytes` counts the bytes towards the client, with headers.
 
     Args:
         names: The counters as `role/name`, such as `proxy/InSegs`.
@@ -591,5 +590,5 @@ def list_compared_metrics(point: LoadPoint) -> tuple[str, ...]:
 
 
 def find_metric(name: str) -> Metric:
-    """Look up a metric by name; an unknown name (a gauge reported by a proxy) gets a Metric without unit or scale."""
+    """Return the metric with a name; an unknown name, such as a value that one proxy reports, gets a new metric without unit."""
     return METRICS.get(name) or Metric(name, kind="claim")

@@ -1,4 +1,4 @@
-"""The pages that every backend serves.
+"""The names and sizes of the test pages that every backend serves, such as `1kB.bin`, and its other paths.
 
 They have a module to themselves, because sweeps, disturbances and the base of backends need them and share nothing else.
 """
@@ -17,7 +17,10 @@ PAGES = {
 """
 
 UPLOAD_PATH, UPLOAD_ANSWER_BYTES = "upload", 3
-"""Where a backend with the fixture `answers` takes a body of any size, and the size of its answer once it has it whole."""
+"""The path to which a body of any size can be uploaded, and the size of the answer to a complete upload in bytes.
+
+Only a backend with the component `answers` of manifests/fixtures has this path.
+"""
 
 OTHER_PATHS = ("", "status/404", "status/503")
-"""The other paths that a backend serves: its root, and answers with these statuses."""
+"""The other paths that a backend serves: its root, and two paths that it answers with the status 404 or 503."""

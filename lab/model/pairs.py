@@ -1,4 +1,4 @@
-"""Pairs: two arms that are measured at once, the layout of their two sides, and a sample's record of its pair."""
+"""Pairs of two variants that are measured at once: the layout of their two sides, and what a sample records of its pair."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Layout(Record):
 
     @property
     def turned(self) -> Layout:
-        """A copy of this layout of a pair (two variants at once) as seen from the pair's other variant: only the value of `side` is swapped."""
+        """A copy of this layout of a pair, as the pair's other variant sees it: `side` is exchanged, all else is equal."""
         return self.model_copy(update={"side": SIDES[1 - SIDES.index(self.side)]})
 
 

@@ -54,7 +54,10 @@ CellKey = tuple[int, str, str, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A planned measurement: either one solo sample of an arm (a variant in a run), or two samples, one per side of a pair (two variants at once)."""
+    """A planned measurement: either of one arm (a variant in a run) alone, or of two arms at once (a pair).
+
+    A measurement of one arm gives one sample, a measurement of a pair gives two.
+    """
 
     order: int
     """The position in the plan, from 1."""
@@ -95,12 +98,19 @@ class Slot:
 
     @property
     def sides(self) -> tuple[Slot, ...]:
-        """This planned measurement as seen from each of its sides: one entry for a single arm, two for a pair (two variants at once), `arm` first."""
+        """The planned measurement as seen by each of its arms (variants in the run).
+
+        If a single arm is measured, the tuple has only this object. For a pair (two arms at once) it also has `turned`,
+        in which the two arms are swapped.
+        """
         return (self, self.turned) if self.against else (self,)
 
     @property
     def cells(self) -> tuple[CellKey, ...]:
-        """The keys (`CellKey`) of this planned measurement's samples: one if a single arm is measured, two for a pair, `arm` first."""
+        """The keys (`CellKey`) of the samples of this planned measurement: one if a single arm is measured, two for a pair.
+
+        The key of this `arm` comes first.
+        """
         return tuple(
             (side.block, side.arm.name, side.point.name, side.other, side.reload, side.repeat) for side in self.sides
         )
@@ -146,7 +156,7 @@ class Plan:
 
     @property
     def bring_ups(self) -> int:
-        """The number of starts of a system in this plan; the two sides of a pair (two variants at once), which start together, count as one."""
+        """The number of starts of systems in this plan; the two systems of a pair start together and count as one start."""
         return len({slot.bring_up for slot in self.slots})
 
     def lasts_s(self, bring_up_s: float) -> float:
@@ -216,9 +226,9 @@ ArmAndPoint = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How many of a run's blocks measure each arm as a pair (two variants at once), and how many measure it solo (with the machine to itself).
+    """The numbers of blocks (repetitions) in which a run measures each arm as part of a pair, and in which alone (solo).
 
-    A block is one repetition of all arms, an arm is a variant in a run.
+    An arm is a variant in a run. A pair is two arms that are measured at once.
 
     Attributes:
         pairs: Arm → the number of blocks in which it is measured in a pair with its baseline.
@@ -317,8 +327,8 @@ def _draw_solo_orders(
     """Draw a random order of load points for the solo measurements of each block.
 
     A block is a repetition of all arms (variants in the run). Orders are balanced over the blocks with equal points. In
-    some blocks, an arm has only a part of the points. For these blocks, `TRIES` sets of orders are drawn, and the most
-    balanced set is used: the one in which each of the arm's points comes first among them about equally often.
+    some blocks, an arm has only a part of the points. For these blocks, many sets of orders are drawn (`TRIES`). Used
+    is the most balanced set: the one in which each of the arm's points comes first about equally often.
 
     Args:
         rng: The source of random numbers.
@@ -348,13 +358,13 @@ def _draw_solo_orders(
 
 
 def _unevenness(orders: Sequence[Sequence[str]], names: frozenset[str]) -> int:
-    """Return how unevenly some load points take the first position over several orders; 0 = each is first equally often.
+    """Return how unevenly load points come first in several orders; 0 = each point is first equally often.
 
-    The result is the largest number of orders in which one of the points is first, less the smallest.
+    The result is a difference: how often the most frequent first point is first, less how often the rarest one is.
 
     Args:
         orders: The orders of points.
-        names: The points to examine. All other points are removed from the orders before.
+        names: The points to examine. All other points in the orders are ignored.
 
     """
     firsts = Counter(next(name for name in order if name in names) for order in orders)
@@ -403,9 +413,9 @@ def _draw_layouts(
     """Draw the layouts of one pair of variants: on which side each variant is, and which side is first.
 
     Every choice is balanced: half of the blocks (repetitions) have one value and half have the other. With an odd
-    number of blocks, one value has one block more. A load point may be measured in only some of the pair's blocks. Then
-    the choice of the side is balanced over these blocks, too. The choice of which side starts first is as balanced as
-    in the best of several random draws.
+    number of blocks, one value has one block more. A load point may be measured in only some of the pair's blocks,
+    which are drawn at random. Then the side is balanced over these blocks, too. The side that starts first is balanced
+    over them as well as possible: of several draws (`TRIES`), the most even one is used.
 
     Args:
         rng: The source of random numbers.
@@ -456,7 +466,7 @@ def williams_squares(size: int) -> list[list[tuple[int, ...]]]:
         size: The number of points.
 
     Returns:
-        The squares; each is a list of rows, and a row holds the numbers of the points from 0.
+        The squares. Each is a list of rows, and a row is an order of points by their numbers from 0.
 
     """
     steps = [(index + 1) // 2 if index % 2 else -(index // 2) for index in range(size)]

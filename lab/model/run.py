@@ -267,13 +267,13 @@ class RunRecord(Record):
         return self
 
     def k6_out(self, point: str) -> str | None:
-        """Return which output of the load generator k6 is kept for a load point: "summary", "csv" or "json".
+        """Return which additional output of the load generator k6 is stored for a load point: "summary", "csv" or "json".
 
         Args:
             point: The name of the load point.
 
         Returns:
-            None if no such output is kept.
+            None if no such output is stored.
 
         """
         return self.generators.get(point, {}).get(K6_OUT)
@@ -314,9 +314,10 @@ class RunRecord(Record):
 
     @property
     def solo(self) -> dict[ArmAndPoint, str]:
-        """The places where solo samples (measured alone) decide a variant's effect, (arm, point) → the reason in words.
+        """The arms and load points for which the effect is computed from solo samples: (arm, point) → the reason in words.
 
-        Elsewhere pairs (two variants measured at once) decide. The rules are those of `find_solo_places`.
+        A solo sample measures one arm (a variant in the run) alone. For all other arms and points, the effect is
+        computed from pairs, in which two arms are measured at once. `find_solo_places` has the rules.
         """
         variants = {name: (variant.shared_cost, variant.primary_metric) for name, variant in self.variants.items()}
         return find_solo_places(self.arms, self.points, variants, self.different_systems)
@@ -362,7 +363,7 @@ class RunRecord(Record):
             blocks: The number of blocks (repetitions of all measurements).
             seed: The seed of all random choices.
             sides: The sides ("left", "right") on which the target can run a system; fewer than two allow no pair.
-            solo: (arm, point) → the reason why solo samples decide there, not pairs.
+            solo: (arm, point) → the reason why the effect is computed from solo samples there, and not from pairs.
             once: The number of blocks for the pairs at a point with a single worker generation (see `choose_shape`);
                 None = all.
 

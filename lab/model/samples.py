@@ -285,10 +285,10 @@ class Sample(Record):
 
 
 def key_of_measurement(item: Slot | Sample) -> CellKey:
-    """Return the key (`CellKey`) of the measurement that a sample or a planned measurement belongs to.
+    """Return the key of a measurement (`CellKey`), by which a planned measurement and its samples are matched.
 
-    The key lets a plan and its samples be matched. For a planned pair (two variants at once) it is the key of the side
-    of `item.arm`.
+    The key consists of the block, the arm (a variant in the run), the load point, the other arm of a pair, and the
+    numbers of reload and repeat. A planned pair (two variants at once) has two keys; the result is that of `item.arm`.
     """
     if isinstance(item, Slot):
         return item.cells[0]
@@ -298,7 +298,7 @@ def key_of_measurement(item: Slot | Sample) -> CellKey:
 
 
 def planned_cells(slots: Iterable[Slot]) -> set[CellKey]:
-    """Return the keys (`CellKey`) of all planned measurements; for a pair (two variants at once) there are two."""
+    """Return a key (`CellKey`) for each planned sample: one for a solo measurement, two for a pair (two variants at once)."""
     return {key for slot in slots for key in slot.cells}
 
 
@@ -311,11 +311,12 @@ def belongs_to_block(sample: Sample) -> bool:
 
 
 def is_settled(sample: Sample) -> bool:
-    """Return whether the measurement of a sample needs no repetition.
+    """Return whether a planned measurement is complete with this sample (True), or must be repeated (False).
 
-    This is the case if the sample is valid, if its fault would occur again, or if the measurement was tried often
-    enough (`LoadPoint.attempts`). A pair (two variants at once) that misses its offered rate is tried again: the rates
-    of pairs are low enough for their proxies, so the machine must have been busy.
+    It is complete if the sample is valid, if its fault would occur again, or if it was the last attempt
+    (`LoadPoint.attempts`). A pair (two variants at once) that missed its offered rate is repeated: the rates of pairs
+    are low enough for their proxies, so the machine must have been busy. A sample of an interrupted block (repetition)
+    never completes a measurement.
     """
     reason, pair = sample.reason, sample.pair is not None
     final = reason is not None and not reason.environmental and not (pair and reason.unserved)

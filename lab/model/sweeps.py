@@ -173,11 +173,11 @@ class LoadPoint(Record, strict=True):
         return self.model_copy(update={"threads": threads, "threads_at_most": None})
 
     def for_minutes(self) -> LoadPoint:
-        """Return this load point as the option `--sustained` loads it: for `SUSTAINED_S` or longer, without warm-up, solo.
+        """Return this load point as the option `--sustained` changes it: it then lasts 180 s (`SUSTAINED_S`) or longer.
 
-        It has no warm-up, because the first seconds are part of what is measured. It is not measured in pairs, because
-        each side of a pair would run only half of the time. A load that ends after a number of requests or has a
-        disruption, streams of events or WebSockets is returned unchanged.
+        The new point has no warm-up, because the first seconds are measured, too. It is not measured in pairs, because
+        each side of a pair would run only half of the time. A load that ends after a number of requests is returned
+        unchanged, and so is one with a disruption, streams of events or WebSockets.
         """
         if self.requests is not None or self.has_outcome:
             return self
@@ -213,15 +213,15 @@ class LoadPoint(Record, strict=True):
 
     @property
     def shared_cost(self) -> bool:
-        """True if most work of this load is in the kernel's network stack, which both sides of a pair (two variants) share.
+        """True if every request of this load opens a new connection, which is mostly work of the kernel's network stack.
 
-        That is so if every request opens a new connection. A pair then underestimates the cost.
+        Both sides of a pair (two variants measured at once) share this work. So a pair underestimates its cost.
         """
         return not self.keepalive
 
     @property
     def has_outcome(self) -> bool:
-        """True if this load's results are in `Sample.outcome`: it has a disruption, or it holds streams of events or WebSockets."""
+        """True if this load has a disruption, streams of events or WebSockets; its results are then in `Sample.outcome`."""
         return self.disturbance is not None or self.every_s is not None
 
     @property
@@ -253,8 +253,9 @@ class LoadPoint(Record, strict=True):
     def load(self) -> tuple[LoadPoint, tuple[object, ...]]:
         """The key that disrupted load points must have in common to share a control run (the load without the disruption).
 
-        It consists of the load point without its name, its share of the knee (`of_knee`, the highest rate within a
-        latency bound) and its disruption, and of what the disruption's `prepare` sets up.
+        Its first part is this load point without its name, its disruption and `of_knee` (its rate as a fraction of the
+        highest rate within a latency bound). Its second part is the host and the additional manifests that the
+        disruption needs.
         """
         prepared = () if self.disturbance is None else self.disturbance.prepared
         return self.model_copy(update={"name": "", "of_knee": None, "disturbance": None, "control": False}), prepared
@@ -694,7 +695,9 @@ class Sweep(Record, strict=True):
 
 
 def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the table of one form of a sweep, complete as if it were read from a separate file.
+    """Return the complete table of one form of a sweep, as if it were read from a separate file.
+
+    A form is a variation of a sweep, such as a shorter one. The sweep's file lists only its changes.
 
     Args:
         table: The table of the sweep's file, which is already checked.
@@ -715,7 +718,7 @@ def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def find_file_of_form(path: Path) -> tuple[Path, str] | None:
-    """Return the file that defines a sweep as one of its forms, and the form's name; None if no file does.
+    """Return the file that defines a sweep in a table `[forms.NAME]`, as a variation, and this NAME; None if no file does.
 
     Example: `lab/sweeps/okd-quick.toml` does not exist, so the result is (`lab/sweeps/okd.toml`, "quick").
 
@@ -741,7 +744,7 @@ def sweep_names() -> list[str]:
 
 @cache
 def _form_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the forms in a sweep's file (its `[forms.NAME]` tables).
+    """Return the names of the forms in a sweep's file: variations of the sweep, in tables `[forms.NAME]`.
 
     The result is empty if the file does not exist, cannot be read or is not valid TOML. An invalid file is reported
     elsewhere, when its sweep is read.

@@ -1,4 +1,4 @@
-"""The interface of a system that is up, on any target: to measure it, read settings back and record its state.
+"""The interface of a running system on any target (this machine or a cluster): to load it, observe it and read its settings.
 
 The actions that disrupt it are in `lab.model.disturbance`.
 """
@@ -26,7 +26,7 @@ class Watch(AbstractContextManager["Watch"], Protocol):
     """A context manager around a measurement that observes the CPU, memory and counters of a system."""
 
     def observation(self) -> Observation:
-        """Return what was observed between the beginning and the end of the `with` block; call it only afterwards."""
+        """Return the CPU, memory and counters that were observed inside the `with` block; call it only after the block."""
         ...
 
 
@@ -67,8 +67,8 @@ class System(Disturbable, Protocol):
     def generate(self, load: GeneratorLoad, files: Mapping[str, str]) -> GeneratorsOutput:
         """Run `load.generators` generators at once, each in a separate place such as a pod, and return their outputs.
 
-        It is allowed only if the target has accepted the load point, and only inside a `watch`. The watch counts only
-        what happens after the generators have begun.
+        A call is allowed only if the target has accepted the load point, and only inside the `with` block of `watch`.
+        The watch then begins to count when the generators begin.
 
         Args:
             load: The load of all generators together.
@@ -135,7 +135,7 @@ class System(Disturbable, Protocol):
         ...
 
     def budgets(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        """Return the PodDisruptionBudgets over the pods of a role ("proxy", …) now, as Kubernetes objects (`metadata`, `spec`)."""
+        """Return the PodDisruptionBudgets that now apply to the pods of a role ("proxy", …), as Kubernetes objects."""
         ...
 
     def configmap(self, namespace: str, name: str) -> Mapping[str, str]:
@@ -153,7 +153,7 @@ class System(Disturbable, Protocol):
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a command in the first container of the first pod of a role ("proxy", …), and return the completed process.
 
-        It sees the container's network, mounts and /proc.
+        The command sees the container's network, mounts and /proc.
         """
         ...
 
@@ -169,8 +169,8 @@ class System(Disturbable, Protocol):
     def renew(self) -> Renewed:
         """Reload the proxy with an unchanged configuration, so that it replaces its worker processes.
 
-        The method returns as soon as only new workers serve. It is allowed only if `check_variant` has accepted a load
-        point with several worker generations (the workers between two reloads).
+        The method returns as soon as only new workers serve. A call is allowed only if the target's `check_variant` has
+        accepted a load point with several worker generations (the workers between two reloads).
 
         Raises:
             MeasuringError: The proxy starts no new workers, or the old ones do not end.
@@ -179,17 +179,17 @@ class System(Disturbable, Protocol):
         ...
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
-        """Return a mapping about each pod that exists now, for the run's record.
+        """Return a mapping for each pod that exists now, for the run's record.
 
-        On a cluster it has the pod's role, node, images with their digests, and restarts. With an API server but without
-        a cluster it is the Pod object. The list is empty on a target without an API server.
+        On a cluster, a mapping has the pod's role, node, images with their digests, and restarts. With an API server
+        but without a cluster, it is the Pod object. The list is empty on a target without an API server.
         """
         ...
 
     def unapplied(self) -> Sequence[str]:
-        """Return the settings in the manifests that this target did not apply, such as a memory limit, in words.
+        """Return a text for each setting in the manifests that this target did not apply, such as a memory limit.
 
-        Each of them makes the samples invalid.
+        Even one such setting makes the samples invalid. The list is empty if all settings were applied.
         """
         ...
 

@@ -2,8 +2,9 @@
 
     "312 GET h1 p12 4821"   →   312 of the mix's requests are GETs of the twelfth path on the first host, answered by 4,821 bytes
 
-Hosts and paths are numbers: nothing else is kept of the access log that a mix was made from. The order is the same in every sample. It
-follows from the seed, and is even: however short a load is, each path has its share of the requests, and each path's sizes have theirs.
+A mix is made from an access log, whose hosts and paths are stored only as numbers. The order of the requests is the same in every
+sample. It follows from the seed, and is even: however short a load is, each path has its share of the requests, and each path's
+sizes have theirs.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ class Shape:
 
     @property
     def url_path(self) -> str:
-        """The path of the URL, without the leading slash, to which the test backend answers with a body of `size_bytes`.
+        """The URL's path without its first slash, such as `traffic/p12?start=104852792`; its answer has a body of `size_bytes`.
 
-        The backend answers with a header of 13 bytes (`FLV_BYTES`) and the end of a large file, from the offset `start`
-        in the query. If the body must have 13 bytes or less, the path has a query of that length, which the backend
-        sends back.
+        The test backend answers with a header of 13 bytes (`FLV_BYTES`) and the end of a large file, from the offset
+        `start` in the query. If the body must have 13 bytes or less, the path has a query of that length, which the
+        backend sends back.
         """
         if self.size_bytes > FLV_BYTES:
             return f"traffic/p{self.path}?start={MAX_BYTES + FLV_BYTES - self.size_bytes}"
@@ -140,7 +141,10 @@ class Traffic(Record):
 
     @property
     def page(self) -> str:
-        """The path for the canary (a checked request before and after a load): the most frequent GET that has a body."""
+        """The URL's path of the most frequent GET request whose answer has a body; `1kB.bin` if no GET has one.
+
+        The canary, a checked request before and after a load, requests this path.
+        """
         shapes = [shape for shape in self.shapes if shape.method == "GET" and shape.size_bytes]
         return max(shapes, key=lambda shape: shape.count).url_path if shapes else "1kB.bin"
 
@@ -155,11 +159,8 @@ class Traffic(Record):
         """
         random, shapes = Random(self.seed), self.shapes
         lots = {place: random.random() for place in sorted({(shape.host, shape.path) for shape in shapes})}
-
-        def list_place(shape: Shape) -> tuple[int, float, int]:
-            return shape.host, lots[shape.host, shape.path], shape.size_bytes
-
-        listed = sorted(range(len(shapes)), key=lambda index: list_place(shapes[index]))
+        sort_keys = [(shape.host, lots[shape.host, shape.path], shape.size_bytes) for shape in shapes]
+        listed = sorted(range(len(shapes)), key=lambda index: sort_keys[index])
         counts = list(accumulate(shapes[index].count for index in listed))
         length, start = min(counts[-1], ORDER_LENGTH), random.random()
         ends = [round(count * length / counts[-1]) for count in counts]
@@ -174,10 +175,10 @@ class Traffic(Record):
         return list(accumulate((self.shapes[index].body_bytes for index in self.order), initial=0))
 
     def mean_bytes(self, requests: int) -> int:
-        """Return the mean size in bytes of the answers' bodies to the first requests of the order.
+        """Return the mean size, in bytes, of the answers' bodies to the first requests of a load with this mix.
 
         Args:
-            requests: The number of requests.
+            requests: The number of these requests.
 
         """
         rounds, rest = divmod(max(1, requests), len(self.order))

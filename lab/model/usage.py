@@ -1,4 +1,4 @@
-"""CPU and memory use of a system's processes, as it is observed and as a sample records it."""
+"""The CPU and memory use of a system's processes: the observation during a load, and the form that samples record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import polars as pl
 from lab.base.validation import Record
 
 UNCLAIMED = "cluster/cpu_ms"
-"""The counter of the nodes' CPU time that only the cluster explains: pods, kubelets, container runtime and kernel."""
+"""The counter of the nodes' CPU time, in ms, that is attributed to the cluster itself.
+
+Its pods, kubelets, container runtime and kernel are part of the cluster; the measured system and the generator are not.
+"""
 
 
 @dataclass(frozen=True, slots=True)

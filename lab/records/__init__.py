@@ -1,1 +1,1 @@
-"""Run folders and `data/`: the only package that writes and reads what was measured."""
+"""The storage of measurements: the only package that writes and reads the folders of runs and the files in `data/`."""

@@ -1,4 +1,7 @@
-"""The record of an ablation, `ablation.json`: its steps, and the runs that measure them."""
+"""The content of `ablation.json`, the record of an ablation: the attribution of an effect to single settings.
+
+A step is one setting. The runs measure the variants of all steps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of calibrations: what each generator reported of a server with known answers, and what was true.
+"""The records of calibrations: comparisons of each load generator's report with the record of a test server.
 
 Each calibration has its own folder:
 
@@ -6,7 +6,7 @@ Each calibration has its own folder:
                                        raw.zip               <measurement>/raw.zst: the generator's verbatim output
                                        histograms.parquet    sample (measurement), series (latency, service, truth), bucket, count
 
-A calibration is no run, since it has no run.json. Unknown keys are refused, and a measurement's numbers are kept only together with the
+A calibration is no run, since it has no run.json. Unknown keys are refused, and a measurement's numbers are stored only together with the
 output that they were read from. Numbers are seconds, counts and shares; null = not known, or fewer than ten requests beyond a percentile.
 """
 
@@ -179,9 +179,9 @@ class CalibrationRecord(Record):
 
 
 def list_calibrations() -> list[str]:
-    """Return the names of all calibrations (comparisons of load generators with a test server), the oldest first.
+    """Return the names of the calibrations (comparisons of load generators with a test server) among the runs, the oldest first.
 
-    Only those in the folder of runs are listed.
+    The committed calibration in `data/reference` is not included.
     """
     folder = runs_folder()
     return sorted(path.parent.name for path in folder.glob(f"*/{FILE}")) if folder.is_dir() else []

@@ -133,8 +133,10 @@ class FolderForm:
     def looks(self, samples: Sequence[str]) -> pl.DataFrame:
         """Return the usage of several samples (CPU and memory, second by second) as one table.
 
+        The first column, `sample`, has the sample's id in each row. The other columns are those of `USAGE_SCHEMA`.
+
         Args:
-            samples: The ids of the samples. The first column, `sample`, names the sample of each row.
+            samples: The ids of the samples.
 
         """
         return tables.join_tables({sample: self.usage(sample) for sample in samples}, USAGE_SCHEMA)

@@ -1,4 +1,4 @@
-"""The numbers of what happened inside a system during a disruption, computed from events and usage.
+"""Numbers about a system during a disruption, such as reloads, restarts and failed probes, from its events and its usage.
 
 `lab.model.events` defines the events. Nothing here reads or writes files.
 

@@ -1,7 +1,7 @@
-"""The committed results of earlier runs about the measuring itself: variance components and pairs of known costs.
+"""The committed results of runs that examine the measuring itself: variance components, and comparisons of known costs.
 
-`data/levels` has the variance components of systems, `data/pairs` has what pairs showed of known costs. Each has a file per target, with a
-JSON object per line.
+`data/levels` has the variance components of systems. `data/pairs` has comparisons of variants that differ by a known cost. Each
+folder has a file per target, with a JSON object per line.
 
 just export RUN --what levels --format json --output data/levels/apiserver.jsonl      of a run of sweep `generations`
 """
@@ -52,7 +52,8 @@ class SystemComponents(Record):
 def read_components() -> tuple[SystemComponents, ...]:
     """Return the variance components of all systems in `data/levels`: how much their CPU time per request varies.
 
-    There is one component each between repeats, between reloads and between starts. Variants have their present names.
+    A system has one component each between repeats, between reloads and between starts. Variants have their present
+    names.
 
     Raises:
         UsageError: A file is damaged.
@@ -66,8 +67,8 @@ def read_components() -> tuple[SystemComponents, ...]:
 def read_pairs() -> tuple[Compared, ...]:
     """Return the committed comparisons of variants with a known cost (`data/pairs`), with the present names of variants.
 
-    An earlier release of the lab measured them. The numbers of their rounds (repetitions) are continued from file to
-    file, so that no two files have the same number.
+    An earlier release of the lab measured them. Rounds (repetitions) are renumbered from file to file, so that all
+    rounds have different numbers.
 
     Raises:
         UsageError: A file is damaged.

@@ -1,8 +1,9 @@
-"""The outcome of a disruption as numbers, computed from a log of requests, events and usage; and that of event streams and WebSockets.
+"""The numbers that describe the outcome of a load with a disruption, with event streams or with WebSockets.
 
-This is the only place that defines each number. Comparing and claiming are left to `lab.analysis.summary`. Nothing is guessed: what
-the logs do not show is None, and what a kind of disruption does not have is left out. All times are seconds by the lab's clock; nothing here
-reads a clock.
+Those of a disruption are computed from logs of requests, events and usage, the others from the generator's report. This is the
+only place that defines each number. Comparing and claiming are left to `lab.analysis.summary`. Nothing is guessed: a number that
+the logs do not show is None, and a number that a kind of disruption does not have is left out. All times are seconds by the
+lab's clock; nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def compute_stream_outcome(
 
 
 def choose_stream_outcome(point: LoadPoint) -> Callable[..., Outcome]:
-    """Return the function that computes the outcome of a load with streams of events, or of one with WebSockets."""
+    """Return the function that computes the outcome of a load: the one for WebSockets or the one for streams of events."""
     return compute_websocket_outcome if point.websocket else compute_stream_outcome
 
 
@@ -133,7 +134,10 @@ def compute_websocket_outcome(
 
 
 def _count_ends(report: StreamReport) -> Outcome:
-    """Return how many streams of events or WebSockets were cut, after what time, and how many were not opened."""
+    """Return the numbers of streams of events or WebSockets that were cut and that were not opened, by metric.
+
+    If any was cut, the result also has the shortest times until a cut (`cut_s`) and of silence before it (`cut_idle_s`).
+    """
     times = {"cut_s": report.cut_s, "cut_idle_s": report.cut_idle_s} if report.cut else {}
     return {"cut": float(report.cut), "not_opened": float(report.refused), **times}
 
@@ -141,7 +145,10 @@ def _count_ends(report: StreamReport) -> Outcome:
 def _share_usage(
     report: StreamReport, messages: int, usage: Mapping[str, Usage], before: Leftovers | None
 ) -> tuple[float | None, float | None]:
-    """Return the CPU seconds for each event or message, and the bytes of memory for each opened stream or WebSocket."""
+    """Return the CPU seconds per event or message, and the bytes of memory per opened stream or WebSocket; None = unknown.
+
+    Both are the proxy's, or the backend's without a proxy. The memory is the increase since before the load.
+    """
     role, opened = "proxy" if "proxy" in usage else "backend", report.asked - report.refused
     used, held_bytes = usage.get(role), before.memory_bytes.get(role) if before is not None else None
     cpu_s = used.cpu_s / messages if used is not None and messages else None

@@ -1,8 +1,8 @@
-"""The conversion of a finished run's folder into the packed form (`packed`), in its place: `just maintain pack RUN`.
+"""The conversion of a finished run's folder into the packed form, which has few files (`packed`): `just maintain pack RUN`.
 
-The new files are written into a folder of their own inside the run's folder and read again, sample by sample. Only when everything is equal
-do they take their places, the file that makes it a packed run last, and the files that they replace are removed. Ended at any moment
-(`kill -9`), the folder is a complete run in one form or the other, and packing it again finishes the work.
+The new files are written into a temporary folder inside the run's folder, and read again, sample by sample. If everything is
+equal, they are moved into the run's folder, last the file that marks a packed run. Then the old files are removed. If the process
+is ended at any moment (`kill -9`), the folder is a complete run in one form or the other, and packing it again finishes the work.
 
 Refuses a run that is not finished, in use or damaged. Refuses to lose anything: a file without a place in the packed form.
 """
@@ -160,9 +160,9 @@ def _write_packed_form(run: RunStore) -> None:
 
 
 def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
-    """Raise an error if a run lacks planned samples, or is a search that has not found its knee.
+    """Raise an error if a run is not finished: planned samples are missing, or the result of a search is missing.
 
-    The knee is the highest rate that a proxy serves within a latency bound.
+    Such a search looks for the knee, the highest rate that a proxy serves within a latency bound.
 
     Args:
         run: The run.
@@ -218,7 +218,7 @@ def _read_or_refuse(path: Path, read: Callable[..., Content], *arguments: object
 
 
 def _yield_outputs(form: FolderForm, samples: Sequence[Sample]) -> Iterator[ZipMember]:
-    """Yield the members of raw.zip: each sample's output, compressed by xz, and the further files of the generator.
+    """Yield the members of raw.zip: the generator's output of each sample, compressed by xz, and its further files as they are.
 
     A log of requests is stored line by line as the difference to the line before, which makes it smaller.
     """

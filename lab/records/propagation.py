@@ -1,4 +1,4 @@
-"""The delay until answers show a change, and the count of answers that still show an old state.
+"""The delay until answers show a change of routes or endpoints, and the count of answers that still show an old state.
 
 Both are computed from events and a log of requests. Changes are numbered. The event of a change names the way in which answers show it
 (`lab.model.events`): by the port that answered (`endpoints`), by the prefix that the proxy added (`routes`), or by the existence of a good

@@ -1,4 +1,4 @@
-"""The numbers that the studies published: `data/published/*.csv`, read by the schema in `datapackage.json`.
+"""The reader of tables of numbers that others published: `data/published/*.csv`, with the schema in `datapackage.json`.
 
     qinng_workers.csv: "qinng,60,1,5534,5534.0,1.0"  →  {"source": "qinng", "worker_cpus": 1, "requests_per_s": 5534, …}
 
@@ -92,7 +92,7 @@ def read_package() -> Package:
 
 
 def list_sources() -> Mapping[str, Source]:
-    """Return key of a study → the publication that the study examines."""
+    """Return the publications that the lab's studies examine, each by the key of its study."""
     return {source.name: source for source in read_package().sources}
 
 

@@ -1,4 +1,4 @@
-"""The committed references, each a run in data/reference/NAME with further runs on other boots below it.
+"""The committed references: each is a run in data/reference/NAME, with its repetitions on other boots of a machine below it.
 
     data/reference/slow-link  →  [data/reference/slow-link, data/reference/slow-link/boot-2]
 
@@ -27,7 +27,7 @@ BOOT = "boot-"
 MOST_BYTES = 1_500_000
 """The largest packed size of a run on a further boot, in bytes, since git keeps it forever.
 
-It is enough for one arm, its baseline and the A/A twin at one point.
+It is enough for one arm, its baseline and the baseline's second measurement (A/A) at one point.
 """
 PLACE_FACTS = frozenset({"nodes", "cluster", "provider", "privilege", "open_files", "pinning"})
 """The facts of a target that describe where it runs, and not what runs there."""
@@ -65,9 +65,9 @@ def _parse_number(path: Path) -> int:
 
 
 def list_boots(record: RunRecord) -> list[str]:
-    """Return the ids of the machine's boots on which a run was measured, in order.
+    """Return the boot ids of the machine while a run was measured, in order; there are several if it was resumed after a reboot.
 
-    There are several if the run was resumed after a reboot.
+    A boot whose id was not recorded is "not visible".
     """
     resumed = (facts["boot_id"] for facts in record.resumed if "boot_id" in facts)
     return list(dict.fromkeys([record.facts.get("boot_id", UNKNOWN), *resumed]))
@@ -212,10 +212,10 @@ def refuse_other_design(
 ) -> None:
     """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
-    Its target, its arms (variants, with their baselines and manifests), its load points and its programs must be those
-    of the reference's first run. Each arm must be measured as in that run, solo or in a pair (two variants at once).
-    The added run may lack some arms and points. Facts that a boot itself can change (kernel, processor, memory) may
-    differ.
+    Its target, its sweep (list of loads), its arms (variants, with their baselines and manifests), its load points and
+    its programs must be those of the reference's first run. Each arm must be measured as in that run, solo or in a pair
+    (two variants at once). The added run may lack some arms and points. Facts that a boot itself can change (kernel,
+    processor, memory) may differ.
 
     Args:
         runs: The runs of the reference, the first one first.

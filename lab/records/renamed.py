@@ -1,6 +1,6 @@
-"""The translation of a stored run to the present names of its variants and components, and back.
+"""The renaming of the variants and components (settings) of a stored run to their present names, and back.
 
-The files of a run keep the names under which it was measured.
+The files of a run always have the names under which it was measured:
 
     baseline, baseline-again, backlog-1  ↔  ingress-nginx, ingress-nginx-again, ingress-nginx+somaxconn-1
 

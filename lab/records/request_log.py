@@ -1,6 +1,7 @@
-"""The compact form of a log of requests: its lines as differences, and back, byte for byte.
+"""The conversion of a log of requests to a compact form, whose lines are differences to the line before, and back.
 
-Once packed, a log of k6 takes six tenths of its size in this form, a log of hey six to nine tenths.
+The restored log is equal byte for byte. Once both are compressed, the compact form of a log of k6 has six tenths of the log's
+size, that of a log of hey six to nine tenths.
 
     request 3975 1795350073906 1795350113657 39750.782 39755.634 4.755 200 - backend-0 9000 18
     request 3976 1795350073906 1795350113667 39760.871 39762.745 1.765 200 - backend-0 9000 18
@@ -12,7 +13,7 @@ Most of such a line follows from its other fields and from the line before. Only
     0.077903
     0.077900  →  the second is "=-3"
 
-Every other line stays as it is. A line that begins like a difference without being one gets another sign in front.
+Every other line stays as it is, but a line that begins with `=` gets another `=` in front.
 """
 
 from __future__ import annotations

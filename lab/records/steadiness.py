@@ -1,8 +1,9 @@
-"""The judgement whether a sample is steady, from its usage second by second (`lab.stats.steadiness`).
+"""The judgement whether the rate and the CPU time per request stayed steady within a sample, from its usage in each second.
 
-It is the same when a sample is measured and when it is read again. The requests of a second are estimated by what the backend sent in
-it, as the kernel counts it. Samples of earlier labs have no such count, and the CPU time of the backend stands for the requests there.
-Those samples are judged whenever they are read, since their stored records do not change.
+`lab.stats.steadiness` has the rule. The judgement is the same when a sample is measured and when it is read again. The requests
+of a second are estimated from the bytes that the backend sent in that second. Samples of earlier labs have no such count, and the
+CPU time of the backend stands for the requests there. Those samples are judged whenever they are read, since their stored records
+do not change.
 
 Four things are not judged: a load with a disruption, streams of events or WebSockets; a load that is a number of
 requests (its last ones arrive when most connections have ended); the rate, where it is offered or where two systems run
@@ -152,7 +153,9 @@ def add_cause(sample: Sample) -> Sample:
 def judge_usage(
     point: LoadPoint, usage: pl.DataFrame, requests: int, loaded_s: float | None, in_turns: bool
 ) -> Steadiness | None:
-    """Judge whether a sample was steady, as `judge_sample` does, but from its usage table.
+    """Judge from a usage table whether the rate and the CPU time per request of a sample stayed steady.
+
+    The rules are those of `judge_sample`. The result is None if the load cannot be judged.
 
     Args:
         point: The load point of the sample.
@@ -174,11 +177,12 @@ def judge_unjudged(
     looks: Callable[[Sequence[str]], pl.DataFrame],
     judgements: dict[str, Steadiness | None],
 ) -> list[Sample]:
-    """Judge whether a run's samples were steady, for all valid samples without such a judgement, and return all samples.
+    """Return all samples of a run, after each valid sample without a stored judgement was judged for steadiness.
 
-    Older versions of the lab did not store a judgement. A sample that was not steady becomes invalid, unless
-    its load is sustained (`--sustained`). If it is one side of a pair, the other side becomes invalid, too. Loads with a disruption,
-    streams of events or WebSockets, and loads that end after a number of requests, are not judged.
+    Older versions of the lab did not store a judgement. A sample whose rate or CPU time per request changed for good
+    becomes invalid, except under a sustained load (`--sustained`). If it is one side of a pair, the other side becomes
+    invalid, too. Loads with a disruption, streams of events or WebSockets are not judged. Loads that end after a number
+    of requests are not judged either.
 
     Args:
         samples: The samples of the run.
@@ -205,14 +209,15 @@ def judge_unjudged(
 
 
 def _load_key(sample: Sample) -> tuple[int, int, int]:
-    """Return a key that is equal for the two sides of a pair (two variants at once), and different for all other samples of the run."""
+    """Return a key that only the two sides of a pair (two variants at once) have in common, among all samples of a run."""
     return sample.order, sample.generation, sample.attempt
 
 
 def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sample]) -> Sample:
-    """Return a sample, made invalid if it or the other side of its pair (two variants at once) was not steady.
+    """Return a copy of a sample marked as invalid if the sample, or the other side of its pair, was not steady.
 
-    A sample of a sustained load (`--sustained`) stays valid, because it is there to show such a change.
+    A pair is two variants that are measured at once. Any other sample is returned unchanged, and so is a sample of a
+    sustained load (`--sustained`), because that load exists to show such a change.
 
     Args:
         sample: The sample.

@@ -155,7 +155,7 @@ def run_names(folder: Path | None = None) -> list[str]:
 
 
 def _find_committed(run_id: str) -> Path | None:
-    """Return the folder of the committed run with an id, which is not the folder's name; None if there is none."""
+    """Return the folder of a committed run by the id in its `run.json`, which is not the folder's name; None if none has it."""
     beginning = f'"id": "{run_id}"'.encode()
     for file in sorted(reference_folder().rglob(RUN)):
         with file.open("rb") as text:
@@ -165,7 +165,7 @@ def _find_committed(run_id: str) -> Path | None:
 
 
 def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
-    """Return the error for a name that is not a run's, with a remedy that depends on what the name is.
+    """Return the error that a name is not the name of a run, with a remedy.
 
     For an ablation (a series of runs) the remedy is the command that shows its runs. For another folder it names the
     runs in the folder. For an unknown name it suggests the most similar run.
@@ -195,8 +195,8 @@ def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
 class RunStore:
     """The folder of one run, in the form with a folder per sample or in the packed form (few files).
 
-    All methods take and return the present names of variants. The files keep the names that were valid when the run was
-    measured.
+    The arguments and results of all methods have the present names of variants. The files have the names that were
+    valid when the run was measured.
     """
 
     def __init__(self, folder: Path, record: RunRecord, names: RenamedNames | None = None) -> None:
@@ -258,7 +258,7 @@ class RunStore:
     def open(cls, name: str) -> RunStore:
         """Open a run by its name, or by the path of its folder (a text with a slash).
 
-        The name is that of a folder in `runs_folder()`, or the id of a committed run, as pages print it.
+        The name is that of a folder in `runs_folder()`, or the id of a committed run.
 
         Raises:
             UsageError: There is no such run, or it is damaged.
@@ -367,9 +367,10 @@ class RunStore:
         return sorted(stored, key=lambda sample: (sample.order, sample.id))
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:
-        """Return the records of all samples in the plan's order, after it was judged whether each was steady.
+        """Return the records of the selected samples in the plan's order, each with a judgement whether it was steady.
 
-        Samples of older versions of the lab have no stored judgement. They are judged now, and may become invalid.
+        Samples of older versions of the lab have no stored judgement. They are judged now, and may become invalid. Some
+        kinds of load, such as one with a disruption, are not judged.
 
         Args:
             wanted: A function that selects samples. It must select both sides of a pair or neither, because a pair is
@@ -462,7 +463,7 @@ class RunStore:
         return shifted(log, sample.clock_offset_s or 0.0)
 
     def raw_place(self, sample: Sample) -> str:
-        """Return how error messages name the place of the generator's output of a sample."""
+        """Return the path of a sample's stored generator output, for messages; the run's folder if the output cannot be found."""
         try:
             return str(self._form.raw(sample.id))
         except (OSError, ValueError):
@@ -515,7 +516,7 @@ class RunStore:
         return (self._read_histograms_again(sample) if stored is None else stored).get(series)
 
     def ready(self) -> None:
-        """Fill the cache of latency histograms now, if it is missing, so that later reads are fast.
+        """Fill the cache of latency histograms of a packed run now, if the cache is missing, so that later reads are fast.
 
         Raises:
             UsageError: An output is damaged.
@@ -612,7 +613,7 @@ class RunStore:
         fresh: int = 0,
         deployed: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """Write what was read back from a system after its start, and on a cluster its pods.
+        """Write the results of the checks that a system's settings took effect after its start, and a list of its pods.
 
         A file of an earlier start is never replaced.
 
@@ -620,10 +621,10 @@ class RunStore:
             block: The number of the block (repetition of all measurements).
             arm: The name of the arm (a variant in the run), or the names of a pair's arms with `-beside-` between them.
             generation: How many times the block was started again after an interruption.
-            readings: The results of the read-backs, checks that settings took effect (`Reading.as_json`).
+            readings: The results of these checks, the read-backs (`Reading.as_json`).
             point: The load point, if the system was started for a single one; else empty.
             fresh: How many times the system had been started again in its block, because of what earlier loads left.
-            deployed: The pods; empty if there are none.
+            deployed: The pods; empty on a target that has none. Then nothing is written of them.
 
         """
         stem = self._name_bring_up(block, arm, generation, point, fresh)
@@ -666,10 +667,10 @@ class RunStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold a lock on the run's folder inside the `with` block, so that only one process writes into the run.
+        """Lock the run's folder inside the `with` block, so that only one process writes into the run.
 
         Raises:
-            UsageError: Another process holds the lock, or the folder cannot be read or locked.
+            UsageError: Another process has locked the folder, or the folder cannot be read or locked.
 
         """
         try:
@@ -705,7 +706,7 @@ class Reparsed(RunStore):
 
     @classmethod
     def of(cls, store: RunStore) -> Reparsed:
-        """Return a stored run as one whose numbers are parsed again."""
+        """Return a `Reparsed` for a stored run: it reads the same folder, and parses the numbers again from the outputs."""
         return cls(store.folder, store.record, store.names)
 
     def samples(self, wanted: Callable[[Sample], bool] = lambda _: True) -> list[Sample]:

@@ -1,7 +1,7 @@
-"""The reader of sweep files, which knows every kind of disruption.
+"""The reader of sweep files: TOML files with lists of loads, some of them with disruptions.
 
-Its errors name the file, the key and the nearest known key. It is separate from `lab.model.sweeps`, which must not depend on the kinds of
-disruption (`lab.disturbances`).
+Its errors name the file, the key and the nearest known key. It knows every kind of disruption (`lab.disturbances`). It is
+separate from `lab.model.sweeps`, which must not depend on these kinds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
 
 
 def _read_sweep(path: Path, form: str | None = None) -> Sweep:
-    """Read a sweep's file, and return the sweep or one of the forms that the file defines.
+    """Read a sweep's file, and return the sweep or one of its forms (variations in the same file).
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""The names of a run's files, and the conversion of tables and verbatim output to bytes and back.
+"""The names of a run's files, and the conversion of tables and generators' outputs to bytes and back.
 
 The tables of a sample are its histograms, its usage and its events. Refuses a table whose columns, and a histogram whose buckets or counts,
 are not those that are written here.

@@ -1,8 +1,8 @@
 """The committed trials in data/trials: which variants and sweeps work on a target, tried without measuring.
 
-There is a file per target. `just sabotage --intact --record` writes it; with names of variants it tries only these again, and the sweeps. A
-trial shows that a variant came up with every knob read back, that a target accepts the points of a sweep, or why it does not. It shows
-nothing about speed.
+There is a file per target. `just sabotage --intact --record` writes it; with names of variants it tries only these again, and
+the sweeps. A trial shows whether a variant started with every setting in effect, and whether a target accepts the load points of
+a sweep, or else why not. It shows nothing about speed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TargetTrial(Record):
 
 @cache
 def read_trials() -> Mapping[str, TargetTrial]:
-    """Return name of a target (place to run systems) → the committed trial of what it supports.
+    """Return the committed trials, each by the name of its target (place to run systems), such as "local".
 
     A trial finds out which variants and sweeps (lists of loads) work on a target. Variants have their present names.
 

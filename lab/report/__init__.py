@@ -1,1 +1,1 @@
-"""Output for people and programs: tables, JSON, figures, the HTML report, exports; it decides nothing."""
+"""Output for people and for programs: tables, JSON, figures, the HTML page of a run, and exports. No verdict is made here."""

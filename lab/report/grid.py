@@ -1,9 +1,9 @@
-"""The parts that a verb prints, without their appearance: tables (`Grid`), sentences (`Sentences`), notes (`Notes`).
+"""The parts of a printed page, without their appearance: tables (`Grid`), sentences (`Sentences`) and notes (`Notes`).
 
-    Grid((Column("variant", left=True), Column("p99", "ms")), (row("baseline", "2.31"),))
+    Grid((TableColumn("variant", stands="left"), TableColumn("p99", "ms")), (make_row("baseline", "2.31"),))
 
-`lab.report.terminal` and `lab.report.markdown` render the same parts. They alone know widths, folding, footnote numbers, escapes and rules.
-Output for programs is not made from parts: numbers there are neither scaled nor rounded (`lab.report.json`).
+`lab.report.terminal` and `lab.report.markdown` render the same parts. Widths, line breaks and escapes of Markdown are found only
+there. JSON is not made from parts, because its numbers are neither scaled nor rounded (`lab.report.json`).
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def make_row(*cells: str | TableCell, under: Sequence[Heading] = (), style: str 
 def make_columns(
     names: Sequence[str], left: Container[int] = (), units: Sequence[str] = (), style: str = "bold"
 ) -> tuple[TableColumn, ...]:
-    """Return columns with some names: text columns are aligned left, columns with numbers right.
+    """Return the columns of a table, made from their names. Columns of text are aligned left, and columns of numbers right.
 
     Args:
         names: The names of the columns.
@@ -275,9 +275,9 @@ def heading_markdown(heading: Heading) -> str:
 
 
 def number_notes(parts: Sequence[Part]) -> Iterator[tuple[Part, Mapping[str, int]]]:
-    """Yield each part with the numbers of the notes in the tables' cells, as note → number.
+    """Yield each part of a page with the numbers of the notes in the cells of tables: (part, note → number).
 
-    Numbering starts again at 1 after each `Notes` part, so the parts between two of them have equal numbers.
+    Numbering starts again at 1 after each `Notes` part. All parts up to and including the next `Notes` part share one numbering.
     """
     ends = [place for place, part in enumerate(parts, 1) if isinstance(part, Notes)]
     for begin, end in pairwise([0, *ends, len(parts)]):

@@ -1,4 +1,4 @@
-"""The description of a load and of its disruption in words; a separate module, since plans use it without a table."""
+"""The description of a load and of its disruption in words, for tables, pages and plans."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ def describe_load(point: LoadPoint) -> str:
 
 
 def describe_traffic(traffic: Traffic) -> list[str]:
-    """Return lines of text about a mix of requests, and about what was kept of the access log that the mix was made from."""
+    """Return lines of text about a mix of requests: shares of the methods, sizes of the answers, numbers of routes and paths.
+
+    If the mix was made from an access log, further lines describe the log, and which parts of it the mix does not contain.
+    """
     shapes, log = traffic.shapes, traffic.log
     count = sum(shape.count for shape in shapes)
     methods = Counter[str]()

@@ -1,4 +1,4 @@
-"""The rendering of parts as Markdown: an empty line before each part, tables with their rule, notes as a list."""
+"""The rendering of a page's parts (tables, sentences, notes) as Markdown; notes become a list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.report.grid import (
 )
 
 RULES = {"left": " :-- ", "unset": " --- "}
-"""The rule below the head of a column with this alignment; the columns with any other alignment are numbers."""
+"""Alignment of a column → the rule below the column's head; for any other alignment the rule is that of numbers."""
 
 
 def render_markdown(parts: Sequence[Part]) -> str:
@@ -38,10 +38,10 @@ def _render_part(part: Part, numbers: Mapping[str, int]) -> list[str]:
 
 
 def _render_table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
-    """Return the lines of a table in Markdown. Each heading of the first level begins a new table below it.
+    """Return the lines of a table in Markdown. Each heading of the first level begins a new table.
 
-    A free row (one that does not use the table's columns) stays in the table before it, without its own heading. If it is the first row,
-    its heading begins the first table.
+    A free row (a row that does not use the table's columns) is appended to the table of the row before, without the free row's
+    own heading. If the very first row is free, its heading begins the first table.
 
     Args:
         grid: The table.
@@ -73,5 +73,5 @@ def _render_head(grid: Grid) -> list[str]:
 
 
 def escape(text: str) -> str:
-    r"""Return a text that Markdown shows as it is, without markup: `a*` → `a\*`."""
+    r"""Return a text with `|` and `*` escaped, so that Markdown shows these characters as they are: `a*` → `a\*`."""
     return text.replace("|", r"\|").replace("*", r"\*")

@@ -50,23 +50,26 @@ class RunResult:
 
     @cached_property
     def levels(self) -> list[VarianceComponents]:
-        """The variance components (how much repeats, reloads and restarts vary) of each variant and load, if they were measured.
+        """The variance components of each variant and load: how much the CPU cost varies between repeats, reloads and restarts.
 
-        They are measured on several worker generations (the worker processes between two reloads).
+        Empty if the run has no load point that was measured with several repeats, or before and after a reload.
         """
         return compute_variance_components(self.run.record, self.run.samples())
 
     @cached_property
     def rate_costs(self) -> list[RateCost]:
-        """The idle cost (CPU at rate 0) and marginal cost (CPU of each additional request) of each variant measured at two offered rates.
+        """The idle cost (CPU at rate 0) and the marginal cost (CPU of each additional request) of each variant.
 
-        Empty if no variant was.
+        Only variants that were measured at two offered rates are in the list.
         """
         return compute_rate_costs(self.summaries[0])
 
     @property
     def shown_summaries(self) -> list[Summary]:
-        """The summaries of the run's steady and of its disrupted loads, without those that have no rows. If neither has any, it is the first."""
+        """The summaries that have rows: first that of the run's steady loads, then that of its disrupted loads.
+
+        If neither summary has rows, the list contains only the summary of the steady loads.
+        """
         steady, disturbed = self.summaries
         return [steady] * (bool(steady.rows) or not disturbed.rows) + [disturbed] * bool(disturbed.rows)
 
@@ -77,9 +80,10 @@ class RunResult:
 
     @property
     def missing(self) -> str:
-        """The planned samples of the run that are missing or invalid, in words, with the most frequent reason; empty if none is.
+        """The planned samples of the run that are missing or invalid, in words; empty if the run is complete.
 
-        If any is missing, the verb that measures the run prints this text in its last line on stderr, and its exit status is 1.
+        Example: `keepalive at ceiling has 4 of 6 (not measured)`. The reason in brackets is the most frequent one. If the
+        text is not empty, the command that measures the run prints it in its last line on stderr, and its exit status is 1.
         """
         cells = [
             (row, cell)
@@ -134,9 +138,10 @@ class RunResult:
         yield from gauges.variance_page(self.levels)
 
     def tables(self) -> list[list[Part]]:
-        """Return all tables of the run, without the sentences of its page. For a search for the knee, return the page of the search.
+        """Return all tables of the run, in groups, without the sentences that begin the run's page.
 
-        The knee is the highest rate that a variant serves within the latency bound.
+        If the run is a search for the knee (the highest rate that a variant serves within the latency bound), the only group is
+        the page of this search.
         """
         if self.run.record.knee is not None:
             return [knee.page(build_report(self.run))]

@@ -1,6 +1,7 @@
-"""The rendering of parts as lines of a terminal.
+"""The rendering of a page's parts (tables, sentences, notes) as lines for a terminal.
 
-Columns are aligned. A table takes the first of its layouts that fits; a table that cannot fold is printed whatever its width.
+The columns of a table are aligned. A table is printed in the first of its layouts that fits on the terminal. A table without a
+narrow layout may be wider than the terminal.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ HANGING = 4
 """The spaces before the rest of a table's row that does not fit on its line."""
 FEW_NOTES = 5
 Layout = tuple[list[Text], list[list[Text]]]
-"""A table in one layout: the lines of its head, and the lines of each row that is bound to the columns."""
+"""A table in one layout: (lines of its head, lines of each row that uses the table's columns)."""
 
 
 def print_parts(console: Console, parts: Sequence[Part], width: int | None = None) -> None:
@@ -150,9 +151,10 @@ def _render_part(part: Part, numbers: Mapping[str, int], limit: int | None) -> l
 
 
 def _measure_width(laid: Layout) -> int:
-    """Return the number of columns of a table's widest line.
+    """Return the width of a table's widest line, in characters of a terminal.
 
-    Only its head and its rows that use the table's columns are measured. Headings of groups are not, so they may be wider than the result.
+    The head of the table is measured, and the rows that use the table's columns. Other rows, and headings of groups, may be
+    wider.
     """
     lines = [*laid[0], *(line for lines in laid[1] for line in lines)]
     return max((cell_len(line.plain.rstrip()) for line in lines), default=0)
@@ -203,7 +205,8 @@ def _lay_out_on_one_line(grid: Grid, places: Sequence[int], numbers: Mapping[str
 def _lay_out_panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: int | None) -> list[Text]:
     """Lay out a wide table as several panels below each other, each with as many columns as fit; return the lines.
 
-    Each panel repeats the columns with titles and the first column after them, with which the other columns are compared.
+    Each panel repeats the columns with titles. It also repeats the first column after them, with which the other columns are
+    compared.
 
     Args:
         grid: The table.
@@ -232,7 +235,9 @@ def _lay_out_panels(grid: Grid, titles: int, numbers: Mapping[str, int], limit: 
 def _align(
     grid: Grid, places: Sequence[int], numbers: Mapping[str, int], gap: int, indent: int
 ) -> tuple[list[Text], list[Text]]:
-    """Return (lines of a table's head, lines of its rows) with aligned columns; free rows, which do not use the columns, are left out.
+    """Return (lines of a table's head, lines of its rows) with aligned columns.
+
+    Free rows (those that do not use the table's columns) are left out.
 
     Args:
         grid: The table.

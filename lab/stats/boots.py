@@ -1,10 +1,11 @@
-"""The mean effect over two or more boots, with a confidence interval over boots (random-effects model).
+"""The mean effect over two or more boots of a machine, with a confidence interval over boots (random-effects model).
 
     [(0.59, SE 0.01), (0.82, SE 0.01), (0.70, SE 0.02)]  →  0.70 [0.41, 0.99], SD between boots 0.11
 
-One boot's interval shows how well an effect is known on that boot. From boot to boot effects differ by far more: the SD of a ratio is 8 to
-9.5 % (13 comparisons that were measured on two boots), while the standard error of a pair is 0.5 to 2 %. The effect of "the machine" is
-therefore known only as well as the number of boots allows. This module knows no runs and no metrics: callers pass log-ratios or differences.
+One boot's interval shows how well an effect is known on that boot. From boot to boot effects differ by far more: the
+SD of a ratio is 8 to 9.5 % (13 comparisons that were measured on two boots), while the standard error of a pair is 0.5
+to 2 %. The effect of "the machine" is therefore known only as well as the number of boots allows. This module knows no
+runs and no metrics: callers pass log-ratios or differences.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     bring-ups × generations × repeats          SD of a repeat, of a generation, of a bring-up
 
-The variance of a component is the variance of its means that the components below it do not explain (Searle, Casella & McCulloch, Variance
-Components, §4.4: the ANOVA estimator of a balanced nested design). The design must be balanced: the input is a full array.
+The variance of a component is the variance of its means that the components below it do not explain (Searle, Casella &
+McCulloch, Variance Components, §4.4: the ANOVA estimator of a balanced nested design). The design must be balanced:
+the input is a full array.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """How much values vary between repeats, between worker generations and between bring-ups, and the mean of all values.
+    """The variation of values between repeats, between worker generations and between bring-ups, and the mean of all values.
 
     A worker generation is the worker processes between two reloads; a bring-up is one start of the system.
 

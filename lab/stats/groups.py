@@ -1,7 +1,7 @@
 """Tests for groups among numbers: two clusters in a series, and groups by a label such as the previous point.
 
-The mean of two clusters is a value that no block had, and its interval bounds nothing. A single odd value is no cluster, the spread of
-ordinary noise is not split, and a label with a single number is not compared.
+If values fall into two clusters, their mean is a value that no block had, and its interval bounds nothing. A single odd
+value is no cluster, the spread of ordinary noise is not split, and a label with a single number is not compared.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LEAST_VALUES = 2
 LEAST_CLUSTER_RATIO = 1.5
 """The smallest ratio between the clusters' geometric means.
 
-In the committed runs every arm that has two clusters in rate and CPU time differs by a factor of 2 or more; gaps below 1.4 occurred in one
-metric of one run.
+In the committed runs, each arm with two clusters in rate and CPU time has clusters that differ by a factor of 2 or
+more. Gaps below 1.4 occurred in one metric of one run.
 """
 CLUSTER_ALPHA = 2e-4
 """The significance level of one arm in one metric at one point.

@@ -1,8 +1,8 @@
 """Latency histograms with fixed log-linear buckets, so that merging two of them is addition.
 
-Layout (that of HdrHistogram with three significant digits): buckets of 1 µs up to 2048 µs, and from there 1024 buckets for every doubling,
-up to 120 s. A longer latency counts in the last bucket, and `maximum_s` then returns 120 s, which means "120 s or more". Percentiles are
-never averaged: they come from merged counts only.
+The layout is that of HdrHistogram with three significant digits: buckets of 1 µs up to 2048 µs, and from there 1024 buckets for
+every doubling, up to 120 s. A longer latency counts in the last bucket, and `maximum_s` then returns 120 s, which means "120 s or
+more". Percentiles are never averaged: they come from merged counts only.
 """
 
 from __future__ import annotations

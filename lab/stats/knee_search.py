@@ -1,16 +1,18 @@
 """The search for a knee, as pure functions: from the trials so far to the next rate to try, or to the answer.
 
-The same trials always give the same step. A geometric ramp from `start_rps` runs until a rate fails. Geometric bisection then narrows the
-gap between the highest rate that passed and the lowest that failed. Three confirmations of the low side follow, on a fresh system each, and
-all must pass. Where one fails, that rate has failed, and the gap below it is bisected again. (Ramp, bisection and confirmations:
-nighthawk's adaptive load; for the knee: Jain, The Art of Computer Systems Performance Analysis, 1991, §3.3.)
+The knee is the highest rate within the latency bound. The same trials always give the same step. A geometric ramp from
+`start_rps` runs until a rate fails. Geometric bisection then narrows the gap between the highest rate that passed and
+the lowest that failed. Three confirmations of the passing rate follow, on a fresh system each, and all must pass. If
+one fails, that rate has failed, and the gap below it is bisected again. (Ramp, bisection and confirmations: nighthawk's
+adaptive load; for the knee: Jain, The Art of Computer Systems Performance Analysis, 1991, §3.3.)
 
-A rate that fails is tried again, and the majority of three trials decides. Before the confirmations the failing side is tried once
-more on a fresh system; where it passes, the majority of five decides. So no single hiccup on either side misplaces the knee: of rates that
-fail by chance with p = 0.1, 1.9 % lose two of three trials, and 0.5 % still fail after five.
+A rate that fails is tried again, and the majority of three trials decides. Before the confirmations, the failing rate
+is tried once more on a fresh system; if it passes, the majority of five decides. So no single chance failure or pass
+misplaces the knee: of rates that fail by chance with p = 0.1, 1.9 % lose two of three trials, and 0.5 % still fail after five.
 
-An inconclusive trial (`unclear`: the machine was busy) is repeated at a slightly different rate; three in a row end the search. The search
-also ends without an answer after `MAX_TRIALS` trials. Rates are whole requests per second, as wrk2 accepts no others.
+An inconclusive trial (`unclear`: the machine was busy) is repeated at a slightly different rate; three in a row end the
+search. The search also ends without an answer after `MAX_TRIALS` trials. Rates are whole requests per second, as wrk2
+accepts no others.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ SearchStep = NextTrial | KneeFound | KneeNotFound
 def choose_step(search: KneeSearchSettings, trials: Sequence[KneeTrial]) -> SearchStep:
     """Return the next step of a search for the knee (highest rate within the latency bound): a rate to try, or the end.
 
-    A trial that this search would not have requested, such as one of a resumed run, is used all the same.
+    Every trial is used, also one that this search would not have requested, such as one of a resumed run.
 
     Args:
         search: The settings of the search.
@@ -165,9 +167,9 @@ class _Rate:
     fails: int = 0
     confirmed: int = 0
     refused: bool = False
-    """Whether a confirmation failed."""
+    """True if a confirmation failed."""
     doubted: bool = False
-    """Whether it was tried once more as the answer's failing side; the majority of five then decides."""
+    """True if the rate was tried once more as the failing side of the answer; the majority of five trials then decides."""
 
     @property
     def verdict(self) -> Verdict:

@@ -1,9 +1,9 @@
-"""Estimates from one number per block: paired effects, absolute values of one arm, and adjusted p-values of a family.
+"""Estimates from one number per block (repetition): paired effects, absolute values, and p-values adjusted for many tests.
 
-The module knows no metrics, tools or variants, averages no percentiles, and refuses values that cannot be (not finite; zero or negative
-for a ratio). Effects on rates and latencies are differences of natural logarithms ("log-ratios"): 0.1 is about +10 %, and swapping the two
-sides only changes the sign. Values that may be 0, such as failed requests, have differences in their own unit. An interval is shown only
-from six blocks on.
+The module knows no metrics, tools or variants, and averages no percentiles. It refuses impossible values: those that
+are not finite and, for a ratio, those that are not positive. Effects on rates and latencies are differences of natural
+logarithms ("log-ratios"): 0.1 is about +10 %, and swapping the two sides only changes the sign. Values that may be 0,
+such as failed requests, have differences in their own unit. An interval is shown only from six blocks on.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The confidence interval (low, high) of this effect, in the effect's unit; None for fewer than six blocks (repetitions)."""
+        """The confidence interval (low, high) of this effect, in the effect's unit; None for fewer than six blocks."""
         if self.n < MIN_BLOCKS or self.low is None or self.high is None:
             return None
         return self.low, self.high
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:
-        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks (repetitions)."""
+        """The confidence interval (low, high) of this effect as ratios of variant to baseline; None for fewer than six blocks."""
         return (exp(self.interval[0]), exp(self.interval[1])) if self.interval else None
 
 

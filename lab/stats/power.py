@@ -1,8 +1,8 @@
 """Power calculations: how many blocks to plan for an effect, and the smallest effect that a number of blocks detects.
 
-The standard deviation of a pilot is itself an estimate, and from six blocks its error is about a third. Half of all plans would be too
-short if they used the estimate directly, so plans use an upper confidence limit of it (`compute_planned_sd`). A pilot is an earlier run
-that shows the noise. Every function needs one, and no plan exceeds `MAX_BLOCKS`.
+A pilot is an earlier run that shows the noise. The standard deviation of a pilot is itself an estimate, and from six blocks its
+error is about a third. Half of all plans would be too short if they used the estimate directly, so plans use an upper confidence
+limit of it (`compute_planned_sd`). Every function needs such a standard deviation, and no plan exceeds `MAX_BLOCKS`.
 """
 
 from __future__ import annotations

@@ -2,14 +2,15 @@
 
     rates 520, 465, 15, 13, 16 …  →  Shift(before=2 seconds, after from second 3 on, down, factor 29)
 
-A change is lasting where every second after it differs from every second before it by at least a factor, in the same direction. The smallest
-ratio between two such seconds decides, not a mean. So one slow second, noise, or a burst that ends cannot cause it, and no noise has to be
-estimated from few seconds. Up to a quarter of the sample may be the transition between the two parts; it belongs to neither.
+A change is lasting if every second after it differs from every second before it by at least a factor, in the same
+direction. The smallest ratio between two such seconds decides, not a mean. So one slow second, noise, or a burst that ends
+cannot cause it, and no noise has to be estimated from few seconds. Up to a quarter of the sample may be the transition
+between the two parts; it belongs to neither.
 
-The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again). They detect all of
-the 136 samples whose rate falls within the sample; the smallest of these falls is by a factor of 2.3. Of 2,847 other samples they detect
-seven, which are falls that a reader sees, too, of the same kind as the known ones. Halves that differ by 25 % would be a poor
-criterion: slow links, throttled pods and TLS handshakes meet it.
+The factors come from the committed samples (lab/tests/records/test_committed_steadiness.py counts them again). They
+detect all of the 136 samples whose rate falls within the sample; the smallest of these falls is by a factor of 2.3. Of
+2,847 other samples they detect seven, which are falls that a reader sees, too, of the same kind as the known ones. Halves
+that differ by 25 % would be a poor criterion: slow links, throttled pods and TLS handshakes meet it.
 
 A first second that is worse than the rest is no change: connections, handshakes and caches are made in it.
 """
@@ -26,13 +27,13 @@ Floats = npt.NDArray[np.float64]
 RATE_FACTOR = 1.6
 """The factor of a lasting change of the rate.
 
-From a factor of 1.35 on, at most 19 other samples (the number that the test allows) change their rate by as much; below 1.6 pages of 10 MB
-and a slow link are among them. A rate that halves is detected in any noise that committed samples at saturation have.
+From a factor of 1.35 on, at most 19 other samples (the number that the test allows) change their rate by as much. Below 1.6,
+pages of 10 MB and a slow link are among them. A rate that halves is detected in any noise of committed samples at saturation.
 """
 CPU_FACTOR = 2.2
 """The factor of a lasting change of CPU time per request.
 
-Where the backend's CPU time stands for requests, TLS handshakes make that of the first second differ by up to 2.1.
+If the backend's CPU time is used to estimate requests, TLS handshakes make that of the first second differ by up to 2.1.
 """
 TRANSITION = 0.25
 """The share of the sample's seconds that may lie between the two parts."""
@@ -58,10 +59,10 @@ class Shift:
 
 
 def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1) -> Shift | None:
-    """Find the lasting change of a series, after which all values differ from all earlier ones by a factor; None without any.
+    """Find a lasting change in a series: all values after it differ from all values before it by a factor; None without any.
 
-    Among several candidates, the one with the shortest transition is returned, and among equal ones that with the
-    largest ratio.
+    Among several candidates, the one with the shortest transition is returned. If several are as short, it is the one
+    with the largest ratio.
 
     Args:
         values: A positive number per second, shape (n,). NaN marks an unknown second, which is ignored.

@@ -1,4 +1,4 @@
-"""Effects between two runs, from one number per block of each: nothing pairs their blocks.
+"""Effects between two runs, from one number per block (repetition) of each run, whose blocks do not belong together.
 
 All methods are distribution-free: Hodges-Lehmann's shift, the interval that inverts the Mann-Whitney test, and that test's
 p-value with exact treatment of ties (percentiles come from buckets, so equal values are common). The module refuses the same values as

@@ -1,9 +1,9 @@
-"""The effects of a reference (a committed run) over boots of the machine, and what to measure on another boot.
+"""The effects of a committed run on several boots (starts of the machine), and the measurements to make on another boot.
 
     data/reference/slow-link, …/boot-2, …/boot-3  →  "over three boots p50 at rate-25 −61.8 % [−68.0, −54.4] (…)"
 
-An interval of one boot does not describe the next one, so a result from one boot is tagged `one boot`. Refuses to pool blocks of two
-boots: each boot has one effect, with its standard error.
+The interval of one boot does not describe the next boot. So a result from one boot is marked with `one boot`. Blocks of two boots
+are never pooled: each boot has one effect, with its standard error.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class StepOverBoots:
     def text(self) -> str:
         """The boots of the machine on which an effect was measured, in words: `one boot`, or `over three boots` with the effects.
 
-        These are the mean effect, and in brackets the effect on each boot. For boots whose runs cannot be used, the reasons follow.
+        Example: `over three boots p50 at rate-25 −61.8 % [−68.0, −54.4] (…)`. The mean effect has its interval, and the
+        brackets at the end contain the effect on each boot. For boots whose runs cannot be used, the reasons follow.
         """
         lost = "".join(f"; {reason}" for reason in self.lost)
         if self.over is None:
@@ -92,7 +93,7 @@ class StepOverBoots:
 
         From three boots on, the 95 % interval of the effect's mean over boots is compared with that decision. If the decision is better or
         worse, the interval must not contain 0 (no difference). Otherwise it must lie within the equivalence margin (differences too small
-        to matter). With two boots, the range of the two effects takes the interval's place.
+        to matter). With two boots, the range of the two effects is used instead of the interval.
         """
         if self.over is None:
             return True
@@ -234,14 +235,15 @@ def make_boot_task(run: Evidence, further: Sequence[Evidence | Damaged], kind: s
 
 
 def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> RunRecord:
-    """Return a run's record with only some of its arms (variants of the run) and load points.
+    """Return a copy of a run's record that contains only some of the arms (variants of the run) and load points.
 
-    The baselines of these arms stay, too. So do their A/A twins (a baseline measured a second time) and the control runs of these points.
+    The copy also contains the baselines of these arms, their A/A twins (a baseline measured a second time), and the control runs
+    of these points.
 
     Args:
         record: The run's record.
-        arms: The names of the arms to keep.
-        points: The names of the load points to keep.
+        arms: The names of the arms that the copy contains.
+        points: The names of the load points that the copy contains.
 
     """
     bases = {arm.baseline for arm in record.arms if arm.name in arms and arm.baseline} | arms
@@ -269,10 +271,10 @@ def select_part(record: RunRecord, arms: set[str], points: Sequence[str]) -> Run
 
 
 def compute_distance_to_bound(part: MeasuredTest) -> float | None:
-    """Return how far the measured value of a claim's test is from the nearest bound of the test, as a share of the value.
+    """Return the distance of a claim's measured value from the nearest bound of the claim's test, as a share of the value.
 
-    A bound that only asks for a direction (a ratio of 1, a difference of 0) is ignored. The result is None if there is no other bound, or
-    if the test is undecided.
+    A bound of 1 for a ratio, or of 0 for a difference, is ignored, since it only requires a direction. The result is None without
+    any other bound, and for an undecided test.
     """
     test = part.test
     neutral = 1.0 if test.ratio_to is not None else 0.0
@@ -287,8 +289,8 @@ def compute_distance_to_bound(part: MeasuredTest) -> float | None:
 def list_claim_tasks(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], further: dict[str, list[Evidence | Damaged]]) -> list[BootTask]:  # fmt: skip
     """Return the measurements to make on another boot of the machine, for claims that could turn out differently there.
 
-    Such a claim was decided on fewer than three boots, and a bound of its rule is near the measured value. A bound that only asks for a
-    direction (a ratio of 1, a difference of 0) is ignored. There is one task per claim and run, for the test with the nearest bound.
+    Such a claim was decided on fewer than three boots, and a bound of its rule is near the measured value. A bound of 1 for a
+    ratio, or of 0 for a difference, is ignored. There is one task per claim and run, for the test with the nearest bound.
 
     Args:
         verdicts: The verdicts of the claims.
@@ -341,10 +343,11 @@ UNLIKE_RUNS = ("known-costs", "knobs-local")
 
 
 def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
-    """Return a table that compares the cost of a known extra work in samples of 2 s and of 4 s, with a row for each boot of the machine.
+    """Return the page that compares the cost of a known extra work in samples of 2 s and of 4 s.
 
-    The sentences below the table divide the difference between the costs in UNLIKE_RUNS into a part of the sample's length and a part of the
-    boot. If no committed run has measured the cost, the page is one sentence with the command that measures it.
+    A table has a row for each boot of the machine. Two committed runs (UNLIKE_RUNS) found different costs; the sentence below the
+    table states how much of this is due to the length of their samples, and how much to the boot. If no committed run has
+    measured the cost, the page is one sentence with the command that measures it.
 
     Args:
         runs: The committed runs.

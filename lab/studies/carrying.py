@@ -1,15 +1,15 @@
-"""The transfer of effects between targets: each knob's effect on a request's cost wherever its pairs are committed.
+"""The comparison of effects between targets: whether a knob (setting) changes a request's CPU cost on each target as on `local`.
 
     ingress-nginx+access-log-off  local −3.1 µs of 16.7, −18.6 %;  apiserver −4.6 µs of 37.2, −12.4 %   →   another time, another share
 
-All data comes from data/reference, and no list names the knobs. Refuses to pool targets or loads, and to use what was not measured in
-pairs. Two effects are equivalent if the 95 % interval of their difference lies within the equivalence margin of a request's cost on the
-target. They differ if it excludes 0, else the comparison is inconclusive.
+All data comes from the runs in data/reference. Only effects that were measured in pairs (two variants at once) are used. Targets
+and loads are never pooled. Two effects are equivalent if the 95 % interval of their difference lies within the equivalence margin
+of a request's cost on the target. They differ if this interval excludes 0. Otherwise the comparison is inconclusive.
 
-Where a knob's time on a target differs from that on `local`, the ladder's steps explain it: a step is a committed pair of the sweep
-`ladder`. Steps of one cause are multiplied, since each is a share of what the step before left. Where no step concerns a knob, `local`'s
-time is multiplied by what the same known work costs on the target. Refuses to guess beyond that. For inconclusive comparisons it says how
-many blocks would decide them.
+If a knob's effect in CPU time differs between a target and `local`, steps of the ladder (a chain of variants from plain nginx to
+the controller) explain the difference. Steps with one cause are multiplied, since each is a ratio to the step before. For a knob
+without such a step, the effect on `local` is multiplied by the ratio of a known work's cost on both targets. For each
+inconclusive comparison, the page has the number of blocks (repetitions) that would decide it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ CAUSES: Mapping[tuple[str, str], tuple[Sequence[LadderStep], str]] = {
 }
 """The causes of different effects: (knob, target) → the ladder's steps that explain it, and the cause in words."""
 PER_CONNECTION: Mapping[str, str] = {"tls": "the handshake of each connection"}
-"""Knob → what it costs once for each connection, which a sample with fewer requests divides among fewer."""
+"""Knob → the cost that it adds once for each connection, in words. Requests of long connections have a smaller share of it."""
 COST_PLACES = {"process": "in the proxy's process", "shared": "also in what a pair shares"}
 """The words for where a knob's cost can lie."""
 
@@ -250,13 +250,15 @@ def _estimate_doubt(row: SummaryRow) -> float:
 
 
 def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
-    """Yield one sentence per target and place of cost: how well effects that were measured on `local` predict those on the target.
+    """Yield a sentence per target and place of cost: how well effects of knobs (settings) on `local` predict those on the target.
 
-    The effect of a knob (one setting) has two forms: CPU time per request, and share of a request's CPU cost. For each form, the sentence
-    counts the knobs whose effect on the target is equivalent to that on `local`, different, or inconclusive. At its end the sentence names
-    the form that predicts better. This is the one with the higher score: the number of equivalent knobs minus the number of different ones.
-    If the scores are equal, it is the one with fewer different knobs. If both forms are equally good, it leaves the question open.
-    Otherwise, if the better score is 0 or less, it ends with "neither".
+    An effect has two forms: CPU time per request, and share of a request's CPU cost. For each form, the sentence counts the knobs
+    whose effects on the target and on `local` are equivalent, different, or inconclusively compared. The end of the sentence
+    names the form that predicts better.
+
+    The score of a form is the number of equivalent knobs minus the number of different ones. The form with the higher score
+    predicts better. If the scores are equal, it is the form with fewer different knobs. If these numbers are equal, too, the
+    question is left open. If the better score is 0 or less, the sentence says that neither form predicts the target.
 
     Args:
         lines: The effects of each knob on all targets.
@@ -419,12 +421,12 @@ def _explain(
 def _find_step_change(target: str, variants: Sequence[str], runs: Sequence[Evidence]) -> Interval | None:
     """Return the effect of one step of a ladder as (log-ratio, lower end, upper end); None where no run has it.
 
-    A ladder is a chain of variants from plain nginx to the controller, and a step is one variant against the one before it. The newest run
-    with an interval is taken.
+    A ladder is a chain of variants from plain nginx to the controller, and a step is one variant against the one before it. The
+    effect is that of the newest run in which it has an interval.
 
     Args:
         target: The target of the ladder.
-        variants: The names of the step's variant, the present one before old ones; the first one that a run has is taken.
+        variants: The names of the step's variant, the present one before old ones; the first one that a run has is used.
         runs: The committed runs, the newest first.
 
     """
@@ -445,9 +447,10 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
     Only knobs whose cost lies in the proxy's process are listed.
 
     Yields:
-        (variant, measured blocks, needed blocks, text on what is needed on both). The blocks (repetitions) are those on the target. With
-        the needed number, nine of ten such comparisons would be decided, if the true effects are the measured ones. It is None if even
-        MAX_BLOCKS blocks would not be enough. The last part is empty unless `local`'s interval alone is too wide for a decision.
+        (variant, measured blocks, needed blocks, text). The blocks (repetitions) are those on the target. With the needed number,
+        nine of ten such comparisons would be decided, if the true effects are the measured ones. It is None if even MAX_BLOCKS
+        blocks would not be enough. If `local`'s interval alone is too wide for a decision, the text says what is needed on both
+        targets. Otherwise it is empty.
 
     """
     for line in (line for line in _select_shared(lines, target) if line.seconds(target) == "open"):
@@ -475,11 +478,11 @@ def list_undecided(lines: Sequence[TransferLine], target: str) -> Iterator[tuple
 
 
 def page(lines: Sequence[TransferLine], runs: Sequence[Evidence] = ()) -> list[Part]:
-    """Return a table of the effects of knobs (single settings) on each target, and sentences that sum it up.
+    """Return the page about the effects of knobs (single settings) on each target: a table, and sentences that sum it up.
 
     There is a sentence for each target that has knobs in common with `local`, and for each place of cost (the proxy's process, or shared
-    resources). Without `lines`, the result is one sentence on how to measure some. Links in the table are relative to the top of the
-    checkout.
+    resources). If `lines` is empty, the page is one sentence with the commands that measure such effects. Links in the table are
+    relative to the top of the checkout.
 
     Args:
         lines: The knobs that were measured on several targets.
@@ -526,8 +529,9 @@ def _make_cell(effect: TargetEffect) -> TableCell:
 def _explain_target(lines: Sequence[TransferLine], runs: Sequence[Evidence], target: str) -> Iterator[Part]:
     """Yield the tables that explain the differences between a target and `local`.
 
-    The first table explains each knob (one setting) whose effect on the target differs. The second one lists the knobs for which this is
-    inconclusive, with the number of blocks (repetitions) that would decide each. A table without rows is left out.
+    The first table has each knob (one setting) whose effects on both targets differ, with an explanation. The second table has
+    the knobs whose comparison is inconclusive, with the number of blocks (repetitions) that would decide each. A table without
+    rows is left out.
 
     Args:
         lines: The knobs that were measured on several targets.

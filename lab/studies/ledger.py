@@ -1,8 +1,8 @@
 """The ledger: every published claim with two judgements side by side.
 
-The first judgement is by the publication's own data (`lab.studies.claims.publications`). The second one is by our runs, with the measured
-effect and its run. The ledger is given as a table, as JSON, and as the sentences of a notebook. Refuses to leave a claim out: a
-claim without a rule is counted.
+The first judgement is by the publication's own data (`lab.studies.claims.publications`). The second one is by the lab's runs,
+with the measured effect and its run. The ledger has three forms: a table, JSON, and sentences for a notebook. A claim without a
+rule has no row, but it is counted and listed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def judge_claims(study: str | None = None) -> list[ClaimVerdict]:
 def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
     """Return the verdicts of the checks (facts that are known before any run) by the runs in data/reference.
 
-    The rules of the checks are in lab/studies/claims/checks. The answer `reproduced` means that a check came out as it must.
+    The rules of the checks are in lab/studies/claims/checks. The answer `reproduced` means that the runs show the known fact.
 
     Args:
         study: The key of the study whose checks are judged; None: all studies.
@@ -67,9 +67,9 @@ def judge_checks(study: str | None = None) -> list[ClaimVerdict]:
 
 
 def count_answers(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer to the claims by our runs occurs: `102 claims: 12 reproduced (resting on 9 measurements), …`.
+    """Return the counts of the answers to claims, in words: `102 claims: 12 reproduced (resting on 9 measurements), …`.
 
-    Claims that rest on the same measured number count as one measurement.
+    The answers are those by the lab's runs. Claims that rest on the same measured number count as one measurement.
     """
     counts = _count_answers([verdict.answer for verdict in verdicts], ANSWERS).split(", ")
     for place, answer in enumerate(
@@ -94,7 +94,10 @@ def group_by_measurement(verdicts: Iterable[ClaimVerdict]) -> list[list[ClaimVer
 
 
 def own_counts(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return in words how often each answer by the publications' own data occurs: `by the publications' own data: 30 supported, …`."""
+    """Return the counts of the answers that the publications' own data give to claims, in words.
+
+    Example: `by the publications' own data: 30 supported, 5 no data`.
+    """
     text = _count_answers([verdict.own.answer for verdict in verdicts if verdict.own is not None], OWN_ANSWERS)
     return f"by the publications' own data: {text or 'none judged'}"
 
@@ -104,7 +107,10 @@ def _count_answers(answers: Sequence[str], order: Iterable[str]) -> str:
 
 
 def sentences(verdicts: Sequence[ClaimVerdict]) -> str:
-    """Return the verdicts as a Markdown list with one line per claim. A claim without a rule (by which runs judge it) is left out."""
+    """Return the verdicts on claims as a Markdown list: the claim, the answer, the measured effect and its runs.
+
+    Claims that no rule judges yet are left out.
+    """
     lines: list[str] = []
     for verdict in drop_unjudged(verdicts):
         head = f"- {verdict.claim.id}, **{verdict.answer}**: {verdict.claim.text}."
@@ -124,8 +130,8 @@ def assert_settled(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdic
         known: The verdicts of the checks, which are facts known before any run.
 
     Raises:
-        AssertionError: A run lacks what a claim's rule asks for, or a claim was decided without a run. Or a verdict names no run or
-            effect, or a check did not come out as it must.
+        AssertionError: A run lacks data that a claim's rule needs, or a claim was decided without a run. Or a verdict names no
+            run or effect, or the runs do not show the fact of a check.
 
     """
     for verdict in (*verdicts, *known):
@@ -196,7 +202,9 @@ def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), l
     folders |= {run: verdict.unable for verdict in verdicts if verdict.unable for run in verdict.runs}
     heads = ("claim", "says", "published", "its own data", "here", "measured", "run")
     table = make_text_table(heads, [list(_list_cells(verdict, folders, linked)) for verdict in drop_unjudged(verdicts)])
-    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts), *explain_kinds(verdicts)]
+    kinds = {verdict.claim.kind for verdict in verdicts}
+    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts)]
+    notes += [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
     notes += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
     return [make_sentence(f"{ONE_BOOT_CAVEAT}."), table, Notes(tuple(map(Text, notes)))]
 
@@ -223,14 +231,8 @@ def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) ->
     yield ", ".join(f"{text}{targets.get(run, '')}" for run, text in linked_runs)
 
 
-def explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
-    """Return how claims are judged: a line for each kind of claim that occurs among the verdicts."""
-    kinds = {verdict.claim.kind for verdict in verdicts}
-    return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
-
-
 def list_verdicts(verdicts: Sequence[ClaimVerdict], checks: Sequence[ClaimVerdict] = ()) -> dict[str, Any]:
-    """Return what `ledger --json` prints: claims, checks, counts, and the meaning of each answer and kind of claim.
+    """Return the data that `ledger --json` prints: claims, checks, counts, and the meaning of each answer and kind of claim.
 
     Args:
         verdicts: The verdicts of the claims.

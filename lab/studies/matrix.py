@@ -1,8 +1,8 @@
-"""The matrix of what each target has shown about each parameter and each sweep of the studies.
+"""The matrix of the targets: the evidence about each published parameter, published load and sweep of the studies.
 
-A cell is measured, works, accepted, not possible or not shown. All of it comes from data: data/published, components' annotations, the
-studies' files, the committed runs and the committed trials (`lab.records.trials`). Refuses to leave a cell empty and to call anything
-possible that nothing has shown.
+The state in a cell is `measured`, `works`, `accepted`, `not possible` or `not shown`; no cell is empty. The states are computed
+from data/published, the annotations of manifests, the studies' files, the committed runs and the committed trials
+(`lab.records.trials`). Each state except `not shown` has its evidence in words.
 """
 
 from __future__ import annotations
@@ -131,15 +131,21 @@ def make_matrix() -> tuple[Sequence[MatrixLine], Sequence[MatrixLine], Sequence[
 
 @cache
 def _load_files() -> Mapping[str, StudyFile]:
-    """Return the content of every study's file: study's key → content; raise UsageError for a damaged file."""
+    """Return the content of every study's file: key of the study (`okd`) → content.
+
+    Raises:
+        UsageError: A file is damaged.
+
+    """
     return {key: load_study(key).file for key in list_studies()}
 
 
 @cache
 def map_study_sweeps() -> Mapping[str, Sequence[str]]:
-    """Return sweep (a named list of load points) → the variants to measure with it, for every sweep that belongs to a study.
+    """Return the variants to measure with each sweep (named list of load points) of a study: sweep → names of variants.
 
-    A sweep belongs to the study that its own `study` key names, and to every study whose file lists it.
+    A sweep belongs to the study that its own `study` key names, and to every study whose file lists it. Other sweeps are left
+    out.
     """
     by_sweep: dict[str, list[str]] = {}
     for file in _load_files().values():
@@ -157,15 +163,18 @@ def map_study_sweeps() -> Mapping[str, Sequence[str]]:
 
 @cache
 def _map_knobs() -> Mapping[str, Sequence[str]]:
-    """Return knob (setting) → the published parameters that it sets, as STUDY/PARAMETER; a knob that sets none is left out."""
+    """Return the published parameters that each knob (setting) sets: name of the knob → parameters as `STUDY/PARAMETER`.
+
+    A knob that sets no published parameter is left out.
+    """
     return {knob.name: knob.parameters for knob in map(load_knob, knob_names()) if knob.parameters}
 
 
 def list_untried_knobs(tried: Mapping[str, TrialResult]) -> list[str]:
-    """Return the variants that are still to be tried, so that every knob for a published parameter has come up once.
+    """Return the variants that still need a trial, so that each knob (setting) for a published parameter has come up once.
 
-    Each variant is a root with a single knob (one setting), named `ROOT+KNOB`. If a trial of a variant with several knobs failed, it shows
-    nothing about a single one of them.
+    Each variant is a root with a single knob, named `ROOT+KNOB`. A knob needs such a trial if no variant with the knob has come
+    up, since a failed trial of several knobs shows nothing about a single one.
 
     Args:
         tried: Variant → the result of its trial.
@@ -181,16 +190,19 @@ def list_untried_knobs(tried: Mapping[str, TrialResult]) -> list[str]:
 
 @cache
 def _find_studies(sweep: str) -> Sequence[str]:
-    """Return the keys of the studies that a sweep belongs to: the study in its `study` key, and those whose files list it."""
+    """Return the keys of the studies to which a sweep (named list of load points) belongs.
+
+    These are the study that the sweep's `study` key names, and all studies whose files list the sweep.
+    """
     study = load_sweep(sweep)[1].study
     return [key for key, file in _load_files().items() if study == key or sweep in _map_sweeps(file)]
 
 
 def _map_sweeps(file: StudyFile) -> Mapping[str, Sequence[str]]:
-    """Return sweep (a named list of load points) → the variants to measure with it, for all sweeps in a study's file.
+    """Return the variants to measure with each sweep (named list of load points) in a study's file: sweep → names of variants.
 
-    The file names sweeps for the study itself, for its changes (questions about a changing system), and for its published loads. The first
-    two also have shortened forms.
+    The file names sweeps for the study itself, for its changes (questions about a changing system), and for its published loads.
+    For the first two it also names shortened sweeps.
     """
     groups = [([file.sweep, file.quick.sweep], file.variants)]
     groups += [([change.sweep, change.quick], change.variants) for change in file.changes]
@@ -269,10 +281,10 @@ def _make_load_line(study: str, name: str, file: StudyFile) -> MatrixLine:
 
 
 def find_cell_of_variants(target: str, variants: Collection[str]) -> MatrixCell:
-    """Return whether a target has measured or at least brought up any of these variants, with the evidence.
+    """Return the matrix's cell about some variants on a target: whether any of them was measured or at least brought up there.
 
-    A trial brings up a variant on a target, without measuring. A committed run is better evidence than a trial. Of several failed trials,
-    that of the variant with the fewest knobs (settings) is taken.
+    A trial brings up a variant on a target, without measuring. A committed run is better evidence than a trial. If all trials
+    failed, the cell has the result for the variant with the fewest knobs (settings).
 
     Args:
         target: The target.
@@ -290,7 +302,7 @@ def find_cell_of_variants(target: str, variants: Collection[str]) -> MatrixCell:
 
 
 def find_cell_of_sweep(target: str, names: Sequence[str], variants: Collection[str] | None) -> MatrixCell:
-    """Return whether any of these sweeps (named lists of load points) was measured or at least accepted on a target, with the evidence.
+    """Return the matrix's cell about some sweeps (named lists of load points): whether any was measured or at least accepted.
 
     Args:
         target: The target.
@@ -309,7 +321,9 @@ def find_cell_of_sweep(target: str, names: Sequence[str], variants: Collection[s
 
 
 def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collection[str] | None) -> MatrixCell | None:
-    """Return the state `measured` with the target's best run, which is the one with the most valid samples; None where no run has any.
+    """Return a cell with the state `measured` and the best run on a target; None if no run has a valid sample.
+
+    The best run is the one with the most valid samples.
 
     Args:
         target: The target.
@@ -330,7 +344,7 @@ def _find_measured(target: str, sweeps: Collection[str] | None, variants: Collec
 
 
 def _explain_trial(tried: TrialResult, place: str) -> MatrixCell:
-    """Return the state that a failed trial shows: `not possible` if the target cannot do it, otherwise `not shown`.
+    """Return the matrix's cell for a failed trial: `not possible` if the target is unable to do it, and otherwise `not shown`.
 
     A trial is an attempt to bring up a variant, or to check a sweep (list of loads), on a target without measuring.
 

@@ -1,8 +1,8 @@
 """The result of a finished run with its study's tables: as parts of a page, and as `--json` prints it.
 
-A study's table has the published shape: each cell as measured here, with its interval, next to the published number. Refuses to compare
-absolute values of different machines: it shows both and, where the study names a reference cell, what each is relative to that cell on its
-own machine. A cell that cannot be trusted has a note with the reason.
+A study's table has the layout of the publication. Each cell has the value that was measured here, with its interval, and the
+published number. Absolute values of different machines are never compared. If the study names a reference cell, each value is
+also shown as a ratio to this cell on its own machine. A cell that cannot be trusted has a note with the reason.
 """
 
 from __future__ import annotations
@@ -384,10 +384,11 @@ def page(tables: Sequence[ShapedTable]) -> list[Part]:
 
 
 def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[str | grid.TableCell]:
-    """Return what is printed for one cell of a study's table: measured value, published value, and both ratios to the reference.
+    """Return the printed parts of one cell of a study's table: measured value, published value, and both as ratios.
 
     The measured value has its 95 % interval. With fewer than six blocks (repetitions) it is the range of the blocks, and with two clusters
-    of blocks it is two values. Published values and ratios are left out of a table that has none.
+    of blocks it is two values. The ratios are to the table's reference cell. A table without published values, or without a
+    reference cell, has fewer parts.
 
     Args:
         table: The table.

@@ -1,21 +1,22 @@
-"""The settings: what the committed runs show of each on every target, and what was published about it.
+"""The index of the proxies' settings: each setting's measured effect on every target, and published claims about it.
 
     access-log-off  →  local −7.9 %, apiserver −6.8 %, kind −41.0 %: better; qinng published the same
 
-A setting is a knob, or the knobs that a variant adds to its baseline at once. Reading all committed runs takes longer than a page may,
-so `just maintain readme` writes the settings as JSON into `FILE`, which the verb `settings` reads; the report makes them anew. Every value is
-text, as a page shows it:
+A setting is a knob, or several knobs that a variant adds to its baseline at once. `just maintain readme` writes the settings as
+JSON into `FILE`, since it takes long to read all committed runs. The command `settings` reads this file; the report computes the
+settings anew. Every value is text, as a page shows it:
 
-    name, title, system     system: the root variant that it stands on
+    name, title, system     system: the root variant (without knobs) that has the setting
     sets                    NAME=VALUE, a list
     verdict, advice         the verdict in one word (`ADVICE`), and what to do
-    effects                 the effect on each target, at the load that most targets have; others: at other loads or against other baselines
-    instrument              why nobody should apply it; empty: they may
-    published               what was published, a list; claims that rest on one measurement follow each other
-    claims, measurements    how many claims our runs have measured, and by how many measurements
-    command                 the command that tests it here
+    effects                 the effect on each target, at the load that most targets have
+    others                  the effects at other loads or against other baselines
+    instrument              the reason why the setting is only useful for measurements; empty: it may be applied
+    published               published statements, a list; claims that rest on one measurement follow each other
+    claims, measurements    the number of claims that the lab's runs have measured, and the number of these measurements
+    command                 the command that measures the setting
 
-Nothing is judged again: decisions are those of the runs, and of the boots of the machine that measured them.
+The decisions are those of the runs, and of the boots of the machine that measured them.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ Setting = Mapping[str, Any]
 
 
 def read_settings() -> list[Setting]:
-    """Read data/settings.json: the settings as `just maintain readme` wrote them last."""
+    """Return the settings from data/settings.json, in the form that this module's docstring describes."""
     return json.loads(FILE.read_text("utf-8"))
 
 
@@ -84,8 +85,9 @@ def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict])
 def _rank(steps: Sequence[TuningStep]) -> list[list[TuningStep]]:
     """Group the tuning steps of a setting, and return the groups with the most important one first.
 
-    A tuning step is a variant against its baseline at a load point. The steps of a group differ only in the target: they have the same
-    load, metric and baseline. Of several runs on a target, the one with the most blocks (repetitions) is taken.
+    A tuning step is a variant against its baseline at a load point. The steps of a group have the same load, metric and baseline,
+    and differ in the target. If several runs on a target have the step, the group contains that of the run with the most blocks
+    (repetitions).
 
     Groups whose baseline is a root variant (one without knobs) come first. Among these, groups with more targets come first, then those in
     a closed loop (without an offered rate).
@@ -215,10 +217,10 @@ def _list_values(knob: knobs.Knob) -> Iterator[str]:
 def _concerns(
     verdict: ClaimVerdict, rules: Sequence[claims.ClaimRule], own: Sequence[knobs.Knob], arms: Sequence[str]
 ) -> bool:
-    """Return whether a claim is about a setting.
+    """Return whether a claim (a published sentence) is about a setting, which is one knob or several knobs.
 
-    It is about the setting if it names the published parameter that the setting's only knob sets, or if the rules that judge the claim
-    measure an arm with the setting.
+    It is, if the rules of the claim measure an arm with the setting. It also is, if the setting is a single knob, and the claim
+    names a published parameter that this knob sets.
 
     Args:
         verdict: The verdict of the claim.
@@ -233,9 +235,9 @@ def _concerns(
 
 
 def _name_author(verdict: ClaimVerdict) -> str:
-    """Return who made a claim: the name of its document if known, and otherwise the author with the year of the publication.
+    """Return the origin of a claim: the name of its document (`envoy-edge`) if known.
 
-    Examples are `envoy-edge` and `DigitalOcean (2022)`.
+    Otherwise it is the author of the publication, with the year if known: `DigitalOcean (2022)`.
     """
     source, document = (
         published.list_sources()[verdict.claim.study],

@@ -1,16 +1,17 @@
-"""The tuning steps: the primary effects of all committed runs with what was published about them, and the findings.
+"""The tuning steps of all committed runs (a variant against its baseline at a load point), and the findings.
 
     data/reference/slow-link  →  TuningStep: gzip at rate-25 against baseline, p50 −62.5 %, better, of ingress-nginx, digitalocean
 
-The findings are the steps that data/reference/findings.toml picks, in plain words. Refuses to judge anew: decisions and sentences come
-from the run's own table (`lab.analysis.summary`, `lab.analysis.explain.run`).
+A step also has the sizes of its effect that claims published. A finding is a question in data/reference/findings.toml with the
+step that answers it. Decisions and sentences are those of the run's own table (`lab.analysis.summary`,
+`lab.analysis.explain.run`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import sqrt
 from pathlib import Path
 
 from pydantic import Field
@@ -117,12 +118,8 @@ class TuningStep:
 
     @property
     def on(self) -> str:
-        """The target of a tuning step (where it was measured) for a title: ` on kind`; empty for `local`, the default target."""
+        """The target where a tuning step was measured, as the end of a title: ` on kind`; empty for the target `local`."""
         return "" if self.target == DEFAULT_TARGET else f" on {self.target}"
-
-    def gained(self, ratio: float) -> float:
-        """Convert a ratio (the step's metric to that of the baseline) to the form of `gain`: a log-ratio, where larger is better."""
-        return log(ratio) if find_metric(self.metric).better == "more" else -log(ratio)
 
 
 class FindingQuestion(StrictModel):
@@ -250,7 +247,7 @@ def _make_step(
 
 
 def read_published_ratio(verdict: Judged, part: MeasuredTest) -> float | None:
-    """Return the ratio that a claim published, in the direction of a measured test; None where it published none.
+    """Return the ratio to the baseline that a claim published, for comparison with a measured test; None if it published none.
 
     Percentages are converted: `+50 %` becomes 1.5, and `50 % faster` becomes 1/1.5 for a metric of time.
 
@@ -272,7 +269,9 @@ def read_published_ratio(verdict: Judged, part: MeasuredTest) -> float | None:
 
 
 def list_findings(runs: Sequence[Evidence]) -> list[StepFinding]:
-    """Answer the questions of data/reference/findings.toml, in the file's order; a question whose run cannot be read is left out.
+    """Return the answers to the questions in data/reference/findings.toml, in the file's order.
+
+    A question whose run is not among `runs` is left out.
 
     Args:
         runs: The committed runs.
@@ -340,10 +339,10 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
 
 
 def list_boot_tasks(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[BootTask]:
-    """Return what to measure after the machine's next start: first for findings, then for claims.
+    """Return the measurements to make after the machine's next start: first for findings, then for claims.
 
-    A finding needs a measurement as long as it rests on fewer than `MIN_BOOTS` boots (starts of the machine). A claim needs one if, in
-    addition, a bound of its rule is near the measured value.
+    A finding needs a measurement as long as it rests on fewer than `MIN_BOOTS` boots (starts of the machine). For a claim there
+    is a second condition: a bound of its rule is near the measured value.
 
     Args:
         runs: The committed runs.

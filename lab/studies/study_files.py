@@ -9,8 +9,9 @@
     points.keep-alive = {http_mode = "keep-alive"}
     metrics.rate = {}
 
-Variant, point and metric each name the published keys that they stand for; together they name one cell. Refuses unknown keys, variants,
-sweeps and columns, and two measurements that would fall into one cell.
+Each entry of `variants`, `points` and `metrics` has values of published columns. The values of a variant, a load point and a
+metric together identify one cell of the published table. The module refuses unknown keys, variants, sweeps and columns. It also
+refuses two measurements for one cell.
 """
 
 from __future__ import annotations
@@ -372,8 +373,8 @@ def _refuse_unknown_variants(place: str, names: Sequence[str]) -> None:
 def resolve_variants(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool]:
     """Return the variants whose knobs (settings) an ablation measures one by one, for the name of a study or of a variant.
 
-    For a study these are the variants that its file lists, for itself and for its changes. The variants of the same systems whose manifests
-    are annotated with the study are added.
+    For a study these are the variants in the study's file. Further variants of the same systems are added if their manifests are
+    annotated with the study.
 
     Args:
         name: A study's key or a variant's name.

@@ -1,8 +1,8 @@
-"""A runner for a proxy's own checker (`nginx -t`, `haproxy -c`) on a configuration that runs nowhere yet.
+"""A runner for a proxy's own configuration checker (such as `nginx -t`), which is used before the proxy is started.
 
-The checker runs in private folders, with a private network and with user ids of a container. A configuration that the checker
-refuses would also be refused when the proxy starts, and at a reload by its controller. The fault is reported in the proxy's
-words, before anything is measured. The only right that the runner needs is to create namespaces.
+The checker runs in private folders, with a private network and with the user id of a container. A configuration that the
+checker refuses would also be refused when the proxy starts, and at a reload by its controller. So a fault is reported in the
+proxy's words before anything is measured. The runner needs only the right to create namespaces.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def find_refusal(
 
 
 def is_late(message: str) -> bool:
-    """Return whether a result of `find_refusal` means that the checker took too long, and not that it refused."""
+    """Return whether a text from `find_refusal` reports that the checker took too long, instead of the reason of a refusal."""
     return _LATE in message
 
 
@@ -120,9 +120,9 @@ def _locate(path: str, private: Mapping[str, Path]) -> Path:
 
 
 def _clean_message(message: str, files: Mapping[str, str]) -> str:
-    """Remove from a checker's message what differs from call to call: the time and the process id.
+    """Remove the time and the process id from a checker's message, so that equal faults have equal messages.
 
-    The number of the faulty line is replaced by the text of that line.
+    The file and number of the faulty line are replaced by the text of that line, if the file is among `files`.
 
     Args:
         message: the message.

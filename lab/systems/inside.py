@@ -1,11 +1,11 @@
-"""Shell commands that query a proxy's interface on a container's loopback from inside it.
+"""Shell commands that run inside a container and query a proxy's interface on the container's loopback.
 
-The command uses what the image has: curl, else bash, else wget. The official images of ingress-nginx have curl, those of Envoy
-have bash, and those of Traefik have the wget of busybox.
+A command uses the program that the image has: curl, else bash, else wget. The official images of ingress-nginx have curl, those
+of Envoy have bash, and those of Traefik have the wget of busybox.
 
-This module is separate from `reading`, which queries a running system: the scripts here are composed before a system runs.
-Containers that the lab starts itself are not polled this way every second: the commands' processes would count among the
-proxy's. The module does no I/O.
+This module is separate from `reading`, which queries a running system: the commands here are composed before a system runs.
+The lab does not use them every second in containers that it starts itself, because the commands' processes would count as
+processes of the proxy. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def compose_query(port: int, path: str) -> str:
     """Compose a shell command that requests a page from a port on the container's loopback, and prints the answer's body.
 
     The command uses the program that the container has: curl, or else bash, or else wget. If it uses bash, it also prints the
-    headers of the answer before the body. If the request fails, so does the command.
+    headers of the answer before the body. If the request fails, the command fails, too.
 
     Args:
         port: the port.

@@ -1,7 +1,7 @@
-"""The source of programs that a system runs and that are not on the machine.
+"""The supply of programs that a proxy system runs and this machine lacks: each is fetched or built when first needed.
 
-A program is fetched or built when a variant first runs it. It comes from a pinned wheel, from a pinned Go module, from
-Debian's packages, or as the unpacked files of a controller:
+A program comes from a pinned wheel (a Python package file), from a pinned Go module, from Debian's packages, or as the
+unpacked files of a controller:
 
     docker.io/envoyproxy/envoy:v1.40.0    →   .cache/proxies/envoy-1.40.0, the group `proxy-envoy-1.40.0` of pyproject.toml
     docker.io/envoyproxy/gateway:v1.9.1   →   .cache/bin/envoy-gateway, of scripts/tools/envoy-gateway/go.mod
@@ -11,7 +11,8 @@ Debian's packages, or as the unpacked files of a controller:
     docker.io/lab/grpc-backend            →   .cache/bin/grpc-backend, of scripts/grpc
     docker.io/lab/websocket-backend       →   .cache/bin/websocket-backend, of scripts/websocket
 
-A version is therefore a knob: a component that patches the image. A version that is not pinned is refused.
+So a variant with another version is made by a kustomize component that patches the image. A version that is not pinned is
+refused.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ MODULES, LIBRARIES = f"{INSIDE}/modules", f"{INSIDE}/lib"
 """The folders in a container that have the modules and libraries of a program from Debian."""
 CONTROLLER_ROOTS = CACHE / "controllers"
 ROOTS = "LAB_ROOTS"
-"""The environment variable with the unpacked images: short name of an image → [reference, folder].
+"""The environment variable with the unpacked images, as a JSON object: short name of an image → [reference, folder].
 
-It is set before the lab enters its namespaces.
+The variable is set before the lab enters its namespaces.
 """
 ABOUT = "about.txt"
 """The file in a root that the lab has built, which describes the root, one fact on each line."""
@@ -113,7 +114,7 @@ def read_tag_version(container: Container) -> str:
 
 
 def provide_for_image(container: Container, name: str) -> Program:
-    """Return a program in the version that the tag of a container's image names; fetch it if this machine lacks it.
+    """Return a program in the version that the tag of a container's image names; fetch the program if this machine lacks it.
 
     Args:
         container: the container.
@@ -152,7 +153,9 @@ def provide_wheel_program(place: str, name: str, version: str) -> Program:
 
 
 def provide_go_program(place: str, name: str, module: str, version: str) -> Program:
-    """Return a program that the lab builds from a pinned Go module, or one on PATH that was built from the required version.
+    """Return a program that was built from a Go module in the required version; build the program if this machine lacks it.
+
+    The program is the lab's own build, or else a program on PATH.
 
     Args:
         place: the place in the manifests that requires the program, for error messages.
@@ -161,7 +164,7 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
         version: the required version of the module.
 
     Raises:
-        UsageError: when the program cannot be built, or is there in another version.
+        UsageError: when the program cannot be built, or exists only in another version.
 
     """
     file = find_go_program(name)
@@ -179,9 +182,9 @@ def provide_go_program(place: str, name: str, module: str, version: str) -> Prog
 
 @cache
 def provide_own_program(name: str) -> Program:
-    """Return one of the lab's own Go programs (scripts/events, scripts/grpc, scripts/websocket), after it was built if that is necessary.
+    """Return one of the lab's own Go programs; build the program first if it is missing or its source has changed.
 
-    A program is built if it is missing or its source has changed.
+    The sources of these programs are in scripts/events, scripts/grpc and scripts/websocket.
 
     Raises:
         UsageError: when the program cannot be built.
@@ -195,12 +198,12 @@ def provide_own_program(name: str) -> Program:
 
 
 def provide_image_program(short: str, version: str, module: str) -> Program | None:
-    """Return the program of an image that contains nothing but that program; None where the lab cannot provide it.
+    """Return the program of a container image that contains only one program; None if the lab cannot provide this program.
 
     Args:
         short: the short name of the image, which is also the program's name.
         version: the version of the image.
-        module: the Go module from which the program can be built; empty where there is none.
+        module: the Go module from which the program can be built; empty if there is no such module.
 
     Raises:
         UsageError: as `provide_wheel_program` and `provide_go_program`.
@@ -212,7 +215,7 @@ def provide_image_program(short: str, version: str, module: str) -> Program | No
 
 
 def unpack_packages(place: str, name: str, packages: Sequence[str], file: str) -> Path:
-    """Return the folder with the unpacked files of some Debian packages; unpack the packages if that was not done yet.
+    """Return the folder with the unpacked files of some Debian packages; unpack the packages if the folder lacks them.
 
     Args:
         place: the place in the manifests that requires the packages, for error messages.
@@ -269,7 +272,7 @@ class DebianProgram:
 
 
 def provide_debian_program(place: str, program: str, package: str, modules: str) -> DebianProgram:
-    """Return a program from Debian: the one on PATH, or else the one from its package, which is unpacked if necessary.
+    """Return a program from Debian: the program on PATH, or else the program in its package, which is then unpacked.
 
     Args:
         place: the place in the manifests that requires the program, for error messages.
@@ -315,16 +318,16 @@ def read_version(program: str | Path, form: str, libraries: tuple[Path, ...] = (
 
 
 def find_go_program(name: str) -> Path | None:
-    """Return the file of a program that is written in Go: the lab's own build, or else the program on PATH; None = neither."""
+    """Return the file of a Go program: the lab's own build, or else the program on PATH; None if neither exists."""
     build = BUILT / name
     path = str(build) if build.exists() else shutil.which(name)
     return Path(path).resolve() if path else None
 
 
 def read_module_version(file: Path, module: str) -> str:
-    """Return the version of a Go module, if the program in a file was built from that module; otherwise an empty text.
+    """Return the version of the Go module from which a program was built; empty if the program was built from another module.
 
-    Go records the module and its version in the program's file, where `go version -m` also finds them.
+    Go records the module and its version in the program's file; `go version -m` shows them, too.
 
     Args:
         file: the program's file.
@@ -375,7 +378,7 @@ def locate_root_files(system: str, image: str) -> RootFiles:
     """Return the unpacked files of a controller's image, or else those of the lab's own build of the controller.
 
     Args:
-        system: the name of the controller's folder in .cache/controllers, where the lab's own build lies.
+        system: the name of the controller's folder in .cache/controllers, which has the lab's own build.
         image: the short name of the controller's image in manifests/images.
 
     Raises:

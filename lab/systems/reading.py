@@ -20,9 +20,9 @@ CLOCK_S = 1.0
 
 
 class ReadingRecord(Check):
-    """A read-back check (a test whether a setting took effect) and its result, as a file in `readback/` records them.
+    """A read-back check (a test whether a setting took effect) and its result, in the form of the JSON files in `readback/`.
 
-    The check's empty keys are left out.
+    Keys without a value are left out of the files.
     """
 
     observed: str = Field(description="what the running system has; or `absent`, `unreadable`")
@@ -79,7 +79,7 @@ class UnreadableError(Exception):
 
 
 Reader = Callable[[System, Check], Reading]
-"""A function that performs checks of one kind. It raises UnreadableError for what cannot be read."""
+"""A function that performs read-back checks of one kind. It raises UnreadableError for a value that cannot be read."""
 
 
 def run_in_container(system: System, check: Check, argv: Sequence[str]) -> str:
@@ -163,7 +163,7 @@ def read_soft_limit(system: System, check: Check, pid: int, name: str) -> str:
 
 
 def require_key(check: Check, key: str) -> str:
-    """Return the value of a key that the check must have, as text.
+    """Return the value of a key of a read-back check as text; raise an error if the check does not have the key.
 
     Raises:
         UnreadableError: when the check does not have the key.
@@ -176,15 +176,15 @@ def require_key(check: Check, key: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Convert a decoded JSON value to the notation of read-back checks.
+    """Convert a decoded JSON value to text: None becomes `absent`, and a text stays unchanged.
 
-    A text stays as it is, None becomes `absent`, and any other value is written as JSON (`True` → `true`).
+    Any other value is written as JSON (`True` → `true`). Read-back checks compare values in this form.
     """
     return ABSENT if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def join_distinct(values: Sequence[str]) -> str:
-    """Join the distinct values by `, `, in the order of their first occurrence."""
+    """Join texts by `, `, each distinct text once, in the order of first occurrence."""
     return ", ".join(dict.fromkeys(values))
 
 
@@ -203,7 +203,7 @@ def compare_value(check: Check, observed: str, value: str | None = None) -> Read
 
 
 def fail_reading(check: Check, observed: str, detail: str) -> Reading:
-    """Return the result of a check that failed.
+    """Return the result of a read-back check that failed, with the reason.
 
     Args:
         check: the check.
@@ -215,9 +215,9 @@ def fail_reading(check: Check, observed: str, detail: str) -> Reading:
 
 
 def check_parts(check: Check, parts: Mapping[str, Sequence[Any]], part: str, path: str, page: str) -> Reading:
-    """Check a value in all parts of one kind in a proxy's configuration, for example in all clusters of Envoy.
+    """Check a value in all parts of one kind in a proxy's running configuration, for example in all clusters of Envoy.
 
-    The check passes if the value is the expected one in each of these parts.
+    The check passes if each of these parts has the expected value.
 
     Args:
         check: the check.

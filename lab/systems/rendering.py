@@ -1,7 +1,7 @@
-"""The renderer of the configuration templates, which lie next to the modules that use them.
+"""The renderer of the proxies' configuration templates, which use Jinja.
 
-In a template, a line that begins with `%%` is a Jinja statement. The texts are mostly the same for every variant. This module
-is separate from its callers, which lie in several packages, so that all templates use one dialect of Jinja.
+Each template is in the folder of the module that uses the template. A line of a template that begins with `%%` is a Jinja
+statement. This module is separate from its callers so that all templates use one dialect of Jinja.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
 def render_template(template: Path, **values: object) -> str:
-    """Render a Jinja template with these values, and return the text.
+    """Render a Jinja template with the given values, and return the resulting text.
 
     Args:
         template: the template's file.
-        **values: the values of the names in the template. A name without a value is an error in the lab's code, and Jinja raises
-            an exception.
+        **values: the values of the names in the template. Jinja raises an exception for a name without a value.
 
     """
     return _load_environment(template.parent).get_template(template.name).render(values)

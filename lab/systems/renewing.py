@@ -1,8 +1,9 @@
 """Two kinds of a proxy's reload: of changed files, and of an unchanged configuration.
 
 The first kind (`WatchedFiles`) is for proxies that watch their files or get a signal after a change. The second kind
-(`wait_for_new_workers`) makes new workers, which the proxy's processes show. Two generations of workers may differ though nothing else does (LuaJIT compiles other traces in
-each), so a reload that leaves some of the old ones is refused: the next measurement would be of both generations.
+(`wait_for_new_workers`) replaces all worker processes by new ones. Old and new workers may perform differently even with equal
+configurations, because LuaJIT, for example, compiles other traces in each process. So a reload that leaves some old workers is
+refused: the next measurement would be of both.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from lab.model.pairs import Renewed
 from lab.systems.system import ContainerProcess, Loading, Renew, sum_sizes, write_changed
 
 SERVES_WITHIN_S = 30.0
-"""The seconds within which a proxy must serve the written files; after that the run gives up on it."""
+"""The seconds within which a proxy must serve the written files; after that time the lab raises an error."""
 
 
 class WatchedFiles:
     """The handle (`lab.systems.system.Control`) by which the lab makes a running proxy load changed files, by a graceful reload.
 
-    Such a proxy either watches its files, or loads them on a signal. It lets requests in flight end; lighttpd cuts those that take
-    longer than 8 s.
+    Such a proxy either watches its files, or loads them on a signal. The proxy completes requests in flight, but lighttpd cuts
+    requests that take longer than 8 s.
 
     Args:
         process: the container of the proxy.
@@ -59,10 +60,10 @@ class WatchedFiles:
         self._main: int | None = None
 
     def started(self) -> Loading | None:
-        """Return the loading of the configuration with which the proxy was started; None until its main process is the proxy.
+        """Return when the proxy began to load its first configuration, as a `Loading`; None while the proxy does not run yet.
 
-        At first, a container's main process is a program that prepares the container; later it becomes the proxy. The
-        time of the loading is known only if this method was also called before that moment.
+        At first, a container's main process is a program that prepares the container; later this process becomes the proxy. The
+        time is known only if this method was also called before that moment.
         """
         pid = self._process.pid
         if pid is None or read_text_if_readable(f"/proc/{pid}/comm").strip() != self._program[:15]:
@@ -71,14 +72,14 @@ class WatchedFiles:
         return Loading(time.time() if self._main == pid else None, 1)
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether the proxy serves the configuration files that were written last, or those with which it was started.
+        """Return whether the proxy serves the latest version of its configuration files.
 
         Args:
             loading: the loading of these files.
 
         Raises:
-            MeasuringError: when the proxy still does not serve them `SERVES_WITHIN_S` seconds after the loading began. If that time
-                is not known, the method never raises it.
+            MeasuringError: when the proxy still does not serve them `SERVES_WITHIN_S` seconds after the loading began. The error
+                is not raised if the beginning of the loading is not known.
 
         """
         try:
@@ -138,7 +139,7 @@ class Running:
     """A running process in a proxy's container.
 
     Attributes:
-        parent: the id of its parent process.
+        parent: the id of the parent process.
         name: the kernel's name for the process (as in /proc/PID/comm).
 
     """
@@ -170,7 +171,7 @@ def wait_for_new_workers(
 ) -> Renewed:
     """Request a reload of the proxy, and wait until new worker processes have replaced all old ones and the proxy answers.
 
-    The reload counts as complete only when two looks in a row find exactly the same processes.
+    The reload counts as complete only when two successive looks at the processes find exactly the same ones.
 
     Args:
         ask: a function that requests the reload.
@@ -207,11 +208,10 @@ def wait_for_new_workers(
 
 
 def _list_old_workers(processes: Mapping[int, Running], before: Collection[int]) -> list[int]:
-    """Return the ids of the worker processes that are left over from before a reload.
+    """Return the ids of the worker processes that still run although they were started before a reload.
 
-    A process is new if its id is not in `before`. A process counts as an old worker if it existed before the reload and has the
-    name of a new process. Ancestors of a new process are excluded: they are the master, or the wrapper script that starts the
-    proxy.
+    An old worker is a process that existed before the reload and has the same name as a process that began after it. Ancestors of
+    a new process are excluded: they are the master, or the wrapper script that starts the proxy.
 
     Args:
         processes: id of a running process → process.
@@ -227,7 +227,7 @@ def _list_old_workers(processes: Mapping[int, Running], before: Collection[int])
 
 
 def list_running(pids: Iterable[int]) -> dict[int, Running]:
-    """Look up processes by their ids, and return id → process for those that still exist.
+    """Look up processes by their ids, and return id → process for the processes that still exist.
 
     A process that has ended is included until its parent process has read its exit status (a zombie).
     """

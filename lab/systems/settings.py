@@ -6,11 +6,11 @@ Each key is a path in the proxy's own configuration, and each value is YAML:
 
         → {"circuit_breakers": {"thresholds": [{"max_connections": 65536}]}}, merged into every cluster that the lab writes
 
-    server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `read_sections`, for those whose own configuration has directives
+    server.MaxKeepAliveRequests: "0"    → {"server": {"MaxKeepAliveRequests": "0"}}: `read_sections`, for directives
 
-The first word is a part of the configuration that the writer creates (`cluster`), and a number is a position in a list. A part
-that does not exist is refused, and so is a path that does not fit the configuration there. Whether the proxy knows the path
-is left to the proxy's own checker. A controller whose ConfigMap has keys of another form has a table of them (`load_keys`).
+The first word names a part of the configuration that the lab writes (`cluster`), and a number is a position in a list. A part
+that does not exist is refused, and so is a path that does not fit the configuration. Only the proxy's own checker decides
+whether the proxy knows the path. A controller whose ConfigMap has keys of another form has a table of its keys (`load_keys`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def read_settings(place: str, data: Mapping[str, str], parts: Collection[str]) -
 
 
 def read_configmap_settings(objects: Objects, name: str, parts: Collection[str]) -> Settings:
-    """Read the settings from the ConfigMap with this name; without such a ConfigMap, no part has any settings.
+    """Read a proxy's settings from the ConfigMap with the given name; if it does not exist, every part has an empty list.
 
     Args:
         objects: all objects of the manifests.
@@ -104,14 +104,14 @@ def read_configmap_settings(objects: Objects, name: str, parts: Collection[str])
 def merge_settings(tree: Any, settings: Sequence[PathSetting]) -> Any:
     """Return a copy of a configuration in which each setting's value is at the setting's path.
 
-    Where both are mappings, the value's keys are added to the mapping that is there, and replace equal ones.
+    If the value and the old content at the path are mappings, they are merged, and the value's keys replace equal keys.
 
     Args:
         tree: the configuration: nested dicts and lists.
         settings: the settings, which are applied in this order.
 
     Raises:
-        UsageError: for a path that does not fit the configuration, such as a name where it has a list.
+        UsageError: for a path that does not fit the configuration, such as a name where the configuration has a list.
 
     """
     result = copy.deepcopy(tree)
@@ -149,7 +149,7 @@ def read_sections(
     Args:
         place: the ConfigMap, for error messages.
         data: the data of the ConfigMap: `SECTION.DIRECTIVE` → arguments.
-        defaults: section → directive → arguments, for directives that the ConfigMap does not set. It has all valid sections.
+        defaults: section → directive → arguments, for directives that the ConfigMap lacks. Its keys are the valid sections.
 
     Returns:
         Section → directive → arguments.
@@ -173,13 +173,13 @@ def read_sections(
 class ControllerKey:
     """A key of a controller's ConfigMap, and the directive of the proxy's configuration that the key results in.
 
-    The directive is written by a module of the lab, which is called the writer here.
+    The module `system` of the controller's package writes the directive.
 
     Attributes:
-        section: the section of the configuration that gets the directive; empty = the writer decides.
-        kind: the kind of the key's value, such as `flag`; the writer defines the kinds.
+        section: the section of the configuration that gets the directive; empty = that module decides.
+        kind: the kind of the key's value, such as `flag`; that module defines the kinds.
         default: the value if the ConfigMap does not have the key.
-        directive: the directive without the value, which the writer adds.
+        directive: the directive without the value, which that module adds.
 
     """
 

@@ -1,19 +1,20 @@
-"""The stand-ins: programs that run instead of the one that a variant names, from a table of each system.
+"""The stand-ins: programs that run on some targets instead of the program that a variant names.
 
-The table is `stand_ins.toml` in the system's package:
+A system's package may have a table of them, `stand_ins.toml`:
 
     ingress-nginx 1.15.1 on apiserver  →  ingress-nginx 1.11.0 (its Go module of 8 July 2024) on Debian's nginx
 
-The base sets what the named release has by default where the stand-in has another default. This module lists how that is read
-back from a running system, what no setting makes equal, and what a stored run did not set yet. It reads the tables, and
-does no other I/O. The keys of a table:
+A stand-in may have another default for a setting than the named release. The manifests in manifests/base then set the default
+of the named release. This module returns the checks that a running system has these values, the differences that no setting
+removes, and the settings that the manifests of an older run lack. It reads the tables, and does no other I/O. The keys of a
+table:
 
-    shown_by          facts of a run by which it shows that the stand-in ran: name of the fact, expression that its value matches
-    setting           a default that differs: the base sets the named release's, and it is read back from the running system before a sample counts
-    flag, key         of the controller's command line, or of the ConfigMap that it watches
-    stand_in, named   the default of each
-    check             what else shows it in the running system, as in `lab/readback`
-    unequal           what no setting makes equal
+    shown_by          facts of a run that show that the stand-in ran: name of the fact → regular expression that its value matches
+    setting           a setting with another default; a sample counts only if the running system has the named release's default
+    flag, key         the setting's flag on the controller's command line, or its key in the ConfigMap that the controller watches
+    stand_in, named   the default of the stand-in, and of the named release
+    check             a further read-back check of the setting, as in `lab/readback`
+    unequal           a difference that no setting removes
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class StandInSetting(Record):
         return (first, self.check) if self.check else (first,)
 
     def value_in(self, manifests: Manifests) -> str | None:
-        """Return the value of this setting in rendered manifests; None if the manifests do not set it."""
+        """Return the value that rendered manifests give to this setting; None if the manifests do not set it."""
         if self.flag:
             values = list(_flag_values(manifests, self.flag))
         else:
@@ -94,7 +95,7 @@ class Inequality(Record):
 
 
 class StandIn(Record):
-    """A stand-in: a program that runs on some targets instead of the one whose image a variant names."""
+    """A stand-in: a program that runs on some targets instead of the program whose image a variant names."""
 
     image: str = Field(
         description="repository of the image that it stands in for: its last parts, without registry and tag"
@@ -203,7 +204,7 @@ def find_stand_ins(manifests: Manifests, target: str | None = None) -> list[Stan
 def list_checks(manifests: Manifests, target: str) -> list[Check]:
     """Return read-back checks that a stand-in really runs with the defaults of the release that it replaces.
 
-    A stand-in is a program that runs on a target instead of the one that the variant names. These checks come in addition to the
+    A stand-in is a program that runs on a target instead of the program that the variant names. These checks are added to the
     variant's own checks. A setting to which the variant gives another value is left out, because the variant itself has a check
     for it.
 
@@ -224,9 +225,9 @@ def list_checks(manifests: Manifests, target: str) -> list[Check]:
 def omit_defaults(target: str, facts: Mapping[str, str], manifests: Manifests) -> list[dict[str, Any]]:
     """Return a copy of rendered manifests without those settings for stand-ins that had no effect in a run.
 
-    A stand-in is a program that runs on some targets instead of the one that the manifests name. The manifests set the defaults
-    of the named release, for the case that a stand-in runs. If no stand-in ran, these settings changed nothing. So two runs whose
-    manifests differ in such settings only have equal manifests after this function.
+    A stand-in is a program that runs on some targets instead of the program that the manifests name. The manifests set the
+    defaults of the named release, for the case that a stand-in runs. If no stand-in ran, these settings changed nothing. So the
+    manifests of two runs that differ only in such settings are equal after this function.
 
     Args:
         target: the run's target.
@@ -277,10 +278,10 @@ def list_programs(target: str, facts: Mapping[str, str], manifests: Mapping[str,
 
 
 def _describe_image(image: str, facts: Mapping[str, str]) -> str:
-    """Return the program of a container image and its version in words, such as `envoy 1.40.0`.
+    """Return the name and version of the program that ran for a container image in a run, such as `envoy 1.40.0`.
 
-    The run's facts show which program was used: one that ran directly on the machine, or an image that the lab built itself.
-    Without such a fact, the words come from the image's reference.
+    The run's facts show whether a program ran directly on the machine, or an image that the lab built itself. Without such a
+    fact, the name and version come from the image's reference.
 
     Args:
         image: the reference of the image.
@@ -299,10 +300,10 @@ def _describe_image(image: str, facts: Mapping[str, str]) -> str:
 
 
 def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]) -> list[str]:
-    """Return a sentence for each setting that a stand-in left at its own default in a run, although this default has a known cost.
+    """Return a warning in words for each setting that a stand-in left at its own default in a run, if that has a known cost.
 
-    A stand-in is a program that runs on some targets instead of the one that a variant names. `list_kept_defaults` finds these
-    settings.
+    A stand-in is a program that runs on some targets instead of the program that a variant names. `list_kept_defaults` finds
+    these settings.
 
     Args:
         target: the run's target.
@@ -320,11 +321,11 @@ def describe_kept_defaults(target: str, facts: Mapping[str, str], manifests: Map
 def list_kept_defaults(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> list[tuple[StandIn, StandInSetting, list[str]]]:
-    """Return the settings that a stand-in left at its own default in a run, although this default has a known cost.
+    """Return the settings that a stand-in left at its own default in a run, if this default has a known cost.
 
-    A stand-in is a program that runs on some targets instead of the one that a variant names. Its default may cost CPU
-    that the replaced release would not need. A setting is included if that cost is known and the manifests did not set
-    it.
+    A stand-in is a program that runs on some targets instead of the program that a variant names. Its default may cost CPU
+    time that the replaced release would not need. A setting is included if that cost is known and the manifests do not set the
+    setting.
 
     Args:
         target: the run's target.
@@ -346,9 +347,9 @@ def list_kept_defaults(
 def _list_ran(
     target: str, facts: Mapping[str, str], manifests: Mapping[str, Manifests]
 ) -> Iterator[tuple[StandIn, list[str]]]:
-    """Yield (stand-in, names of the arms that it ran for) for each stand-in that ran in a run.
+    """Yield each stand-in that ran in a run, with the names of the arms (variants in the run) that used it.
 
-    A stand-in is a program that runs on some targets instead of the one that a variant names.
+    A stand-in is a program that runs on some targets instead of the program that a variant names.
 
     Args:
         target: the run's target.
@@ -371,7 +372,7 @@ def _proxy_containers(manifests: Manifests) -> Iterator[dict[str, Any]]:
 
 
 def _flag_values(manifests: Manifests, flag: str) -> Iterable[str]:
-    """Yield the values that the proxy containers' command lines give a flag, in the order of the command line.
+    """Yield the values of a flag on the command lines of the proxy containers, in the order of occurrence.
 
     Args:
         manifests: the rendered manifests.

@@ -1,9 +1,9 @@
-"""The interface between the lab's targets and a proxy system.
+"""The interface between the lab's targets (places where systems run) and the packages of the proxy systems.
 
-It holds what a system's package states about its proxy (`ProxySystem`), and what a target gives the package to work with
-(`Context`, `ContainerProcess`). A package `lab/systems/NAME` has a module `system` with one value `SYSTEM`, a `ProxySystem`, and
-`lab.systems.table` lists them. Most fields have a default that means "nothing of the kind", so a system states only what is
-special about it. This module knows no target: it sees whatever runs a system's processes through `ContainerProcess`.
+A package `lab/systems/NAME` has a module `system` with one value `SYSTEM`, a `ProxySystem` that describes its proxy.
+`lab.systems.table` lists these values. Most fields of a `ProxySystem` have a default that means "nothing of the kind", so a
+system sets only the fields that it needs. A target passes the facts about a container to the package (`Context`), and an
+interface to the running container (`ContainerProcess`). This module depends on no target.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lab.systems.manifests.pods import Container, Pod
 from lab.systems.reading import Reader
 
 PRIVATE_FOLDERS = ("/tmp", "/srv", "/var/log", "/var/lib", "/var/cache/nginx", "/dev/shm", "/run")
-"""The folders that every container has for itself. /run comes last: the sources of all mounts lie below it."""
+"""The folders of which every container has its own. /run comes last, because the sources of all mounts are below it."""
 
 INITIAL_FOLDERS = ("/var/log/nginx", "/var/lib/nginx")
 """The folders inside those of `PRIVATE_FOLDERS` that exist from the start.
@@ -41,9 +41,9 @@ NODE_ADDRESS = "10.64.0.1"
 """The address of the node on the local targets, which receives the logs that a proxy sends to another host."""
 
 MACHINE = ""
-"""The `system` and `short` of a controller that runs on the machine's own files.
+"""The value of `Controller.system` and `Controller.short` for a controller that runs on the machine's own files.
 
-Its program is provided as the local target provides it.
+The lab provides the program of such a controller in the same way as on the local target.
 """
 
 Ask = Callable[[int, str], str]
@@ -102,15 +102,15 @@ class Realisation:
     waits: tuple[float, float] = (0.0, 0.0)
     """The seconds that the main process of the image waits when it has to end; the lab imitates these waits where pods come and go.
 
-    The first number is the time before this process passes the stop signal on to the proxy, which serves as before meanwhile. The
-    second number is the time after the proxy has ended.
+    The first number is the time before this process passes the stop signal on to the proxy. The proxy still serves during that
+    time. The second number is the time after the proxy has ended.
     """
     root: Root | None = None
     """The files that the container sees; None = the machine's own."""
     programs: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """The programs to mount, by their path in the container.
 
-    These are programs that the machine's own files lack, or that lie where a container has a private folder.
+    These are programs that the machine's own files lack, or whose place on the machine is hidden by a private folder.
     """
     about: str = ""
     """The name and version of a program that is not the machine's own, which becomes a fact of the run."""
@@ -151,11 +151,11 @@ class ContainerProcess(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The id of a container's main process, as the lab sees it from outside the container; None while it does not run."""
+        """The id of a container's main process, as numbered outside the container; None while this process does not run."""
 
     @property
     def started(self) -> Realisation:
-        """The command, environment and files with which a container was started in place of its image."""
+        """The command, environment and files with which the lab started a container in place of the container's image."""
         ...
 
     def processes(self) -> list[int]:
@@ -163,14 +163,13 @@ class ContainerProcess(Protocol):
         ...
 
     def inside(self, path: str) -> Path | None:
-        """Return where a file of the container lies on the machine.
+        """Return the path on the machine of a file in one of the container's private folders (`PRIVATE_FOLDERS`, such as /tmp).
 
         Args:
             path: the file's path in the container.
 
         Returns:
-            The file's path on the machine. None if the file is in none of the folders that a container has for itself
-            (`PRIVATE_FOLDERS`, such as /tmp and /run).
+            The file's path on the machine. None if the file is outside of these folders.
 
         """
 
@@ -238,24 +237,24 @@ class Loading:
 class Control(Protocol):
     """The handle by which the lab makes one container's proxy load new configurations.
 
-    It does so in the way in which the proxy's controller or router would do it. Only one thread uses a handle.
+    The lab thereby imitates the proxy's controller or router. Only one thread uses a handle.
     """
 
     interval_s: float
     """The minimum time in seconds between the beginnings of two loads."""
     looks_once_more: bool
-    """True if a change that arrives while another one waits causes a second look, one interval later."""
+    """True if a change that arrives while an earlier change waits causes one more check for changes, one interval later."""
 
     def started(self) -> Loading | None:
-        """Return the loading of a configuration that the proxy has begun at its start; None while it has not begun.
+        """Return when and in which process the proxy began to load its first configuration; None while it has not begun.
 
-        The lab calls this every few milliseconds.
+        The lab calls this method every few milliseconds.
         """
 
     def serving(self, loading: Loading) -> bool:
         """Return whether the proxy already serves the configuration that it began to load.
 
-        The lab calls this every few milliseconds.
+        The lab calls this method every few milliseconds.
 
         Args:
             loading: the loading of the configuration, as `started` or `load` returned it.
@@ -282,7 +281,7 @@ class Control(Protocol):
         """
 
     def config_bytes(self) -> int:
-        """Return the total size in bytes of the proxy's configuration files in the container, with map files if it has any."""
+        """Return the total size in bytes of the proxy's configuration files in the container, including map files."""
         ...
 
 
@@ -302,7 +301,7 @@ class Controller:
     The function raises UsageError for anything in the manifest that cannot be honoured there, and when files of the image are missing.
     """
     proxy: str
-    """The kernel's name for the proxy's own processes; all others in the container belong to the control plane."""
+    """The kernel's name for the proxy's own processes; all other processes in the container belong to the control plane."""
     system: str = MACHINE
     """The name of the folder in scripts/tools/ from which the controller's files are built."""
     short: str = MACHINE
@@ -317,11 +316,11 @@ class Controller:
     says: tuple[str, ...] = ("stderr",)
     """The streams that the controller logs to: `stdout`, `stderr` or both."""
     renew: Renew | None = None
-    """The function that makes the proxy start new workers by a reload; None where no reload starts any."""
+    """The function that makes the proxy start new workers by a reload; None where a reload starts no workers."""
     load_lines: Mapping[str, str] = field(default_factory=dict[str, str])
     """Text in a line of the controller's log → the event that such a line reports: `Reload` or `Reloaded`."""
     about: Callable[[], str] = lambda: ""
-    """The function that returns what really runs: the release, and what stands in for what.
+    """The function that returns a text about the program that really runs, with its release.
 
     The function returns an empty text where `realise` reports that, and raises UsageError when files of the image are missing.
     """
@@ -407,7 +406,7 @@ class Workers:
     The list may also have processes of other systems.
     """
     process: str = ""
-    """The kernel's name for the process whose interface reports the number in a cluster, too; empty: none does."""
+    """The kernel's name for the process whose interface reports the number in a cluster, too; empty: no process does."""
     port: int = 0
     """The port on the pod's loopback of the interface that reports the number."""
     page: str = ""
@@ -419,7 +418,7 @@ class Workers:
     """
 
     def running(self, process: ContainerProcess) -> Mapping[str, float]:
-        """Ask the proxy how many workers it runs.
+        """Request the number of running workers from the proxy's own interface.
 
         Args:
             process: the proxy's container.
@@ -429,7 +428,7 @@ class Workers:
 
         Raises:
             OSError: when the proxy's interface does not answer.
-            ValueError: when the proxy's answer has something else in the number's place.
+            ValueError: when the proxy's answer has a text in the number's place.
 
         """
         if not self.metric:
@@ -495,9 +494,9 @@ class ProxySystem:
     None where the proxy keeps the configuration of its start, with the addresses of its backends.
     """
     renew: Renew | None = None
-    """The function that makes the proxy start new workers by a reload; None where no reload starts any."""
+    """The function that makes the proxy start new workers by a reload; None where a reload starts no workers."""
     renew_in_cluster: str = ""
-    """The kernel's name for the master process that starts new workers on SIGHUP in a cluster; empty: none does."""
+    """The kernel's name for the master process that starts new workers on SIGHUP in a cluster; empty: no process does."""
     passing: str = ""
     """The beginning of the title of a process that ends soon after a start and that the proxy does not need."""
     counters: Callable[[ContainerProcess], Mapping[str, int]] | None = None
@@ -516,7 +515,7 @@ class ProxySystem:
     versions: Mapping[str, Callable[[], str]] = field(default_factory=dict[str, Callable[[], str]])
     """Name of a run's fact → the function that returns the version of a program on PATH.
 
-    The program runs instead of the image's. Such a function raises UsageError where the program is required and missing.
+    The program runs instead of the image's own. Such a function raises UsageError where the program is required and missing.
     """
     of_backend: bool = False
     """True if the lab's backend runs the same program, so every target that starts processes here needs it."""
@@ -540,7 +539,7 @@ class ProxySystem:
     definitions_of: str = ""
     """The project that defines these kinds, in words."""
     workloads: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Kind of object from which the controller creates a Deployment → path in the object of that one's settings."""
+    """Kind of object from which the controller creates a Deployment → path in the object to the Deployment's settings."""
     migrations: Mapping[str, str] = field(default_factory=dict[str, str])
     """Successor of ingress-nginx → the file with that successor's counterparts of ingress-nginx's keys.
 
@@ -678,12 +677,12 @@ def resolve_targets(
 
 
 def refuse_unexpected(container: Container, held: bool, expectation: str, base: str) -> None:
-    """Raise UsageError unless a container is as the lab expects it.
+    """Raise UsageError if a container's command line differs from the one that the lab expects.
 
     Args:
         container: the container.
-        held: whether the container is as expected.
-        expectation: what is expected, in words, such as `no command`.
+        held: whether the command line is the expected one; the caller has compared them.
+        expectation: the expected command line in words, such as `no command`.
         base: the folder in manifests/base with an example of such a container; the error's remedy names it.
 
     Raises:
@@ -697,7 +696,8 @@ def refuse_unexpected(container: Container, held: bool, expectation: str, base: 
 def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> list[ServedPort]:
     """Return the ports that a proxy without a controller serves, with their routes.
 
-    These are the ports of all Gateways whose GatewayClass has the controller `lab.test/NAME`.
+    They are the ports of all Gateways whose GatewayClass has the controller `lab.test/NAME`. The function also checks the
+    container's command line.
 
     Args:
         context: the facts about the proxy's container.
@@ -741,7 +741,7 @@ def parse_arguments(
 
 
 def require_pid(process: ContainerProcess, missed: str) -> int:
-    """Return the id of a container's main process, which must be running.
+    """Return the id of a container's main process; raise an error if the process has ended.
 
     Args:
         process: the container.
@@ -764,13 +764,13 @@ def sum_sizes(process: ContainerProcess, paths: Iterable[str]) -> int:
 
 
 def write_changed(process: ContainerProcess, files: Mapping[str, str]) -> bool:
-    """Write those of a container's files whose text differs from the file on disk, each atomically.
+    """Write files into a container, except files that already have the given text. Each file is replaced atomically.
 
-    Symbolic links stay as they are.
+    Symbolic links are not written.
 
     Args:
         process: the container.
-        files: path in the container → text, as in `Realisation.files`.
+        files: path in the container → text, or `-> target` for a symbolic link (as in `Realisation.files`).
 
     Returns:
         Whether any file was written.
@@ -834,7 +834,7 @@ def require_command(container: Container) -> tuple[str, ...]:
 
 
 Realise = Callable[[Context], Realisation]
-"""A function that returns what to start for a container's image; it raises UsageError for what cannot be honoured."""
+"""A function that returns what to start for a container's image; it raises UsageError for anything that cannot be honoured."""
 
 
 def parse_cpu_limit(limit: object) -> Fraction | None:

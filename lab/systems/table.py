@@ -1,6 +1,6 @@
-"""The table of the proxy systems, with the lookups that concern several of them.
+"""The table of all proxy systems, and functions that find a system or combine values of several systems.
 
-A further system is a package in this folder and a row in `SYSTEMS`.
+A further system needs a package in this folder and a row in `SYSTEMS`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ READBACKS: Mapping[str, ReadbackKind] = {kind: how for system in SYSTEMS for kin
 CONTROLLERS: Mapping[str, Controller] = {
     controller.image: controller for system in SYSTEMS for controller in system.controllers
 }
-"""Last parts of the repository of a controller image → the programs of that image for the apiserver target."""
+"""Last parts of the repository of a controller image → the controller that runs for that image on the target `apiserver`."""
 
 SHORT_LIVED_TITLES = tuple(dict.fromkeys(system.passing for system in SYSTEMS if system.passing))
 """The beginnings of the titles of processes that end soon after a start and that no proxy needs."""
@@ -87,9 +87,9 @@ def find(repository: str) -> ProxySystem | None:
 
 
 def find_controller(repository: str) -> Controller | None:
-    """Return the controller whose own program runs on the target `apiserver` for a container image.
+    """Return the controller whose own program runs on the target `apiserver` for a container image; None if there is none.
 
-    The result is None if there is no such controller. The target then treats the image as the local target does.
+    Without such a controller, the target treats the image as the local target does.
 
     Args:
         repository: the image's repository, from any registry, without tag.
@@ -119,12 +119,12 @@ def program_versions(of_backend: bool = False) -> dict[str, str]:
 
 
 def list_sinks(objects: Objects) -> set[int]:
-    """Return the ports of the node to which the proxies among these objects send their logs."""
+    """Return the numbers of the node's ports to which the proxies of a variant send their logs."""
     return set[int]().union(*(system.sinks(objects) for system in SYSTEMS))
 
 
 def find_event(line: str) -> str | None:
-    """Return the event that a line from the log of any controller reports.
+    """Return the event (a reload of the proxy) that a line in the log of any controller reports.
 
     Returns:
         `Reload` when a reload of the proxy begins, `Reloaded` when it has succeeded, None for any other line.
@@ -144,7 +144,7 @@ def describe_check(check: Check) -> str:
 
 
 def refuse_checks(place: str, checks: Iterable[Check]) -> None:
-    """Check that each read-back check (a test whether a setting took effect) has a known kind, and no key that its kind lacks.
+    """Check that each read-back check (a test whether a setting took effect) has a known kind, and only keys of this kind.
 
     Some kinds exist for all systems (`Check.KINDS`). Others belong to one proxy system (`READBACKS`).
 

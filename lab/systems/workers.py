@@ -1,4 +1,4 @@
-"""The number of a proxy's workers or threads: the configured number, the one by its own rule, and the running one.
+"""The number of a proxy's workers or threads: the configured number, the proxy's own default, and the number that runs.
 
     ConfigMap: data: {worker-processes: "2"}   →  2, for each of the proxy's pods; without a setting, by the rule of its system
     3 nginx: worker process                    →  3 run; the master, a cache's manager and workers that shut down do not count
@@ -22,13 +22,13 @@ from lab.systems.table import SYSTEMS
 
 WORKERS: Sequence[Workers] = [system.workers for system in SYSTEMS]
 GAUGE = "proxy/workers"
-"""The gauge of a sample with the counted number of running workers."""
+"""The name of the gauge in a sample that has the number of running workers."""
 
 Objects = Sequence[Mapping[str, Any]]
 
 
 def count_configured(objects: Objects, cpus: int | None = None) -> int | None:
-    """Return how many workers (processes or threads) all pods of the proxy will have together, according to their manifests.
+    """Return the total number of workers (processes or threads) that all pods of the proxy should have by their manifests.
 
     If no setting configures the number, it follows from the rule by which the proxy itself chooses its number of workers, such as
     "one for each CPU".
@@ -158,10 +158,10 @@ def parse_processes(text: str) -> list[tuple[int, str]]:
 
 
 def parse_reported_count(text: str) -> int | None:
-    """Return the number of workers that a proxy itself has reported; None if it has reported none.
+    """Return the number of workers that a proxy itself has reported; None if it has reported no number.
 
     Args:
-        text: the output of the shell script from `list_script`, which asks the proxy for this number.
+        text: the output of the shell script from `list_script`, which requests this number from the proxy.
 
     """
     metrics = "|".join(workers.metric for workers in WORKERS if workers.process)
@@ -170,9 +170,9 @@ def parse_reported_count(text: str) -> int | None:
 
 
 def count_running(processes: Iterable[tuple[int, str]]) -> int | None:
-    """Count the running workers of all known proxies in a list of processes; None if there are none.
+    """Count the running workers of all known proxies in a list of processes; return None if the list has no worker.
 
-    Each proxy system has its own function that recognizes its workers in such a list. The results of these functions are added.
+    A proxy system may have its own function that recognizes its workers in such a list. The results of these functions are added.
 
     Args:
         processes: pairs (number of threads, command line) of the processes, which may be from several containers.

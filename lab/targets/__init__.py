@@ -1,4 +1,7 @@
-"""The targets where a system can run, by name; `base` holds the protocol that each of them implements."""
+"""The targets (places where a benchmarked system can run), by name: `local`, `apiserver`, `kind` and `remote`.
+
+The module `lab.targets.base` defines the protocol that every target implements.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 TARGETS = ("apiserver", "kind", "local", "remote")
-"""The names that `--target` takes."""
+"""The names that the option `--target` accepts."""
 
 _in_use: list[Target] = []
 
@@ -77,6 +80,6 @@ def enter_target(name: str | None, context: str | None, argv: Sequence[str]) -> 
 
 
 def close_targets() -> None:
-    """Close every target that `choose_target` has returned, so that each gives back what it took (such as a cluster's lease)."""
+    """Close every target that `choose_target` has returned; this releases, for example, a cluster's lease."""
     while _in_use:
         _in_use.pop().close()

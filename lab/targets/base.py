@@ -1,6 +1,7 @@
-"""The protocol of every target.
+"""The protocol `Target`, which every place where the lab can measure implements: this machine or a Kubernetes cluster.
 
-The run loop knows only this protocol and the protocol of a system that is up, so tests can give it fakes.
+The code that runs the measurements uses only this protocol and the protocol `System`. So tests can replace both by
+fakes.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Target(Protocol):
             context: The name of the context; None = no context.
 
         Raises:
-            UsageError: The target needs a context and there is none, or it takes none and there is one.
+            UsageError: The target needs a context and `context` is None. Or the target accepts no context and `context`
+                names one.
 
         """
         ...
@@ -46,8 +48,8 @@ class Target(Protocol):
     def check(self) -> None:
         """Check the prerequisites of the target; call this before any system is started.
 
-        On a cluster this also takes the lease, which keeps other processes of the lab away, and starts the pod for load
-        generators.
+        On a cluster this also acquires a lease, so that no other process of the lab measures there, and starts the pod
+        for load generators.
 
         Raises:
             UsageError: A prerequisite is missing.
@@ -56,7 +58,7 @@ class Target(Protocol):
         ...
 
     def installed(self, generator: Generator) -> Installed | None:
-        """Return the program (path and version) of a load generator, on the machine or pod from which load is sent.
+        """Return the program (path and version) of a load generator on the machine, or in the pod, that sends the load.
 
         The result is None if the generator is not installed there. Call this only after `check`.
         """
@@ -65,8 +67,8 @@ class Target(Protocol):
     def check_variant(self, variant: Variant, points: Sequence[LoadPoint]) -> Mapping[str, Endpoint]:
         """Check that the variant can be measured here, and return the endpoint to which each load will go.
 
-        Nothing is started. The endpoints have the right hosts and TLS; their address is known only once the system is
-        up.
+        Nothing is started. The endpoints contain host names in place of IP addresses, which are known only once the
+        system is up.
 
         Args:
             variant: The variant.
@@ -89,7 +91,7 @@ class Target(Protocol):
         ...
 
     def unpaired(self, variant: Variant) -> str:
-        """Return why this variant cannot be up at the same time as another one (as a pair); empty if there is no reason."""
+        """Return the reason why this variant cannot be up at the same time as another variant (as a pair); empty if it can."""
         ...
 
     def enter(self, argv: Sequence[str]) -> int | None:
@@ -106,7 +108,7 @@ class Target(Protocol):
         ...
 
     def facts(self) -> Mapping[str, str]:
-        """Return the facts that describe this target in a run's record, by name, such as versions of proxies."""
+        """Return the facts that describe this target in a run's record: name → text, such as the version of a proxy."""
         ...
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
@@ -121,7 +123,7 @@ class Target(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what `check` took, such as a cluster's lease; further calls do nothing."""
+        """Release everything that `check` has acquired, such as a cluster's lease; further calls do nothing."""
         ...
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:

@@ -1,6 +1,6 @@
-"""The targets `kind` and `remote`: the cluster of `just up kind` on this machine, and a cluster of yours.
+"""The targets `kind` (the cluster that `just up kind` makes on this machine) and `remote` (any cluster of the user).
 
-The context of a cluster of yours is always named.
+For `remote` the user must name the kubeconfig context; the current context is never used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The prerequisites of every target, each checked by trying it, with the remedy for what is missing.
+"""The checks of everything that the targets need on this machine, such as programs and features of the kernel.
 
-No version string is trusted where the feature itself can be tried: namespaces are made, sysctls written inside them, a
-process limited by its own cgroup. The module repairs nothing and judges nothing: `doctor` judges.
+A feature is tried rather than deduced from a version: for example, namespaces are made, and a process is limited by a
+cgroup. A failed check comes with a remedy. The module only returns findings; `just doctor` judges them.
 """
 
 from __future__ import annotations
@@ -146,9 +146,9 @@ ip netns exec a tc qdisc add dev v0 root tbf rate 1mbit burst 32kbit latency 400
 ip -n a tuntap add delayed mode tap && tc -n a qdisc add dev v0 ingress &&
   tc -n a filter add dev v0 parent ffff: protocol ip u32 match u32 0 0 action mirred egress redirect dev delayed && echo delay
 """
-"""The script with everything that the local target does to a kernel, in the same order.
+"""The shell script that tries all features of the kernel that the local target uses, in the same order.
 
-Each line that it prints is a step that worked.
+The script prints the name of each step that has worked, one per line.
 """
 STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
     "namespaces": ("namespaces", LOCAL, "user, pid, mount, network; /run covered", ""),
@@ -167,13 +167,14 @@ STEPS: Mapping[str, tuple[str, tuple[Need, ...], str, str]] = {
         "modprobe tun sch_ingress cls_u32 act_mirred, and /dev/net/tun open to you; only http2-download and http2-upload need it",
     ),
 }
-"""The check, its targets, the result when it worked, and the remedy, for each line that NAMESPACES prints."""
+"""Step that the script NAMESPACES prints → (name of the check, targets that need it, text if it works, remedy)."""
 
 
 def make_checks() -> list[PrerequisiteFinding]:
     """Check all prerequisites, four at a time, and return the findings in a fixed order.
 
-    The checks leave no change behind on the machine.
+    The checks undo their changes, with one exception: if systemd has delegated the lab's cgroup, the cgroup stays
+    prepared for limits (see `cgroups.try_limits`).
     """
     every: list[Callable[[], Iterable[PrerequisiteFinding]]] = [
         _check_machine,
@@ -212,9 +213,9 @@ def _check_machine() -> list[PrerequisiteFinding]:
 
 
 def _check_steal() -> list[PrerequisiteFinding]:
-    """Measure for half a second which share of CPU time the hypervisor takes from this machine (steal).
+    """Measure for half a second which share of CPU time the hypervisor takes from this machine (steal time).
 
-    Meanwhile the other checks run in other threads.
+    The other checks run in other threads at the same time.
     """
     try:
         start = cpu_times()
@@ -230,9 +231,9 @@ def _check_steal() -> list[PrerequisiteFinding]:
 def _check_namespaces() -> list[PrerequisiteFinding]:
     """Try the kernel features that the lab's namespaces need, by running the script NAMESPACES; return a finding for each.
 
-    The script prints the name of every step of STEPS that has worked. The first step that failed gets the last error
-    message of the script. Of the steps after it, those that worked all the same are reported as met, and the others as
-    not tried.
+    The script prints the name of every step of STEPS that has worked. The finding for the first failed step contains
+    the last error message of the script. Of the later steps, those that have worked are reported as met, and the others
+    as not tried.
     """
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
@@ -277,7 +278,7 @@ def _check_nat() -> list[PrerequisiteFinding]:
 
 
 def _check_cgroup() -> list[PrerequisiteFinding]:
-    """Check whether the lab can limit the CPU and memory of a process by a cgroup; the check limits one for a moment."""
+    """Check whether the lab can limit CPU and memory by a cgroup: a process is limited for a moment as a test."""
     ok, result = cgroups.try_limits()
     remedy = "variants with such limits are not measurable here: sudo on version 1; on 2 systemd-run --user --scope -p Delegate=yes"
     return [PrerequisiteFinding("limits of CPU and memory (cgroup)", OPTIONAL, ok, result, remedy)]
@@ -409,8 +410,8 @@ def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
 
 
 def _find_last_line(lines: Iterable[str]) -> str:
-    """Return the last line that is not empty, because programs print their error there.
+    """Return the last non-empty line of several texts, without surrounding blanks; empty if there is none.
 
-    The result is empty if there is no such line.
+    Programs print their error message there.
     """
     return next((line.strip() for line in reversed("\n".join(lines).splitlines()) if line.strip()), "")

@@ -1,4 +1,4 @@
-"""The survey of what a target can show of variants under loads, made in one place before anything is started."""
+"""The survey that finds out, before anything is started, which variants a target can measure under which loads."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[
     cpus = target.generator_cpus()
     settled = tuple(point.on_cpus(cpus) for point in points)
     if cpus is not None and (many := next((point for point in settled if point.threads > cpus), None)):
-        # Too many threads hinder each other, and first the generator's clock: 256 on one CPU make seven times the rate.
+        # Too many threads disturb the generator's timing: 256 threads on one CPU send seven times the requested rate.
         fault = f"asks for {many.threads} threads, the generator has {cpus} CPU{'s' if cpus > 1 else ''} here"
         remedy = f"{cpus} at most, or `threads_at_most = {many.threads}` for as many as a machine has"
         raise UsageError(f"point {many.name}: threads", fault, remedy)

@@ -1,1 +1,1 @@
-"""The step from samples to cells: what was measured of each arm at each point; it decides nothing."""
+"""The step from samples to cells, which have the values of one arm (variant) at one load point; it decides nothing."""

@@ -1,8 +1,8 @@
-"""Absolute values of one arm in one metric: a range, a mean with its interval, or two clusters.
+"""Absolute values of one arm (variant) in one metric: a range, a mean with its interval, or two clusters.
 
-Fewer than six blocks give only a range: their smallest and largest value, with two digits. Six blocks or more give one value, the geometric
-mean, because an effect is a ratio of geometric means. Blocks that fall into two clusters are an exception: no block was near the mean, so
-both clusters are shown. This module does not know where a value is printed, and it does not compare two arms.
+Fewer than six blocks (repetitions) give only a range: their smallest and largest value, with two digits. Six blocks or more give
+one value, the geometric mean, because an effect is a ratio of geometric means. If the blocks fall into two clusters, no block was
+near the mean, so both clusters are shown. This module does not know where a value is printed, and it does not compare two arms.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Absolute:
 
 
 def compute_absolute(values: Sequence[float], metric: str, merged: float | None = None) -> Absolute | None:
-    """Compute the absolute value of a metric for one arm (variant), given one number per block (repetition); None without a number.
+    """Compute the absolute value of a metric for one arm (variant) from one number per block (repetition); None without any.
 
     Args:
         values: One finite number per block, in the metric's own unit.
@@ -111,10 +111,11 @@ def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
 def describe_split(
     arm_values: Mapping[int, float], baseline_values: Mapping[int, float], metric: str, names: tuple[str, str]
 ) -> str:
-    """Describe which of two compared arms (variants) has values by block (repetition) in two clusters, so that no single difference holds.
+    """Describe the two clusters that the values of a compared arm (variant) fall into, by block (repetition).
 
-    The ratios of the two arms are examined instead in two cases: neither arm's values fall into clusters, or both arms'
-    do with the same blocks in the upper cluster.
+    If the values of an arm form two clusters, no single difference describes the comparison. In two cases, the ratios of
+    the two arms are examined instead: if neither arm's values fall into clusters, and if both arms' values do with the
+    same blocks in the upper cluster.
 
     Args:
         arm_values: Block (number of the repetition) → value of the arm.
@@ -123,8 +124,8 @@ def describe_split(
         names: The names of the arm and of the arm that it is compared with.
 
     Returns:
-        A phrase such as `keepalive: 5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`. It is empty if neither the arms'
-        values nor the ratios fall into two clusters.
+        A phrase such as `keepalive: 5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`. It is empty if there are no
+        clusters.
 
     """
     entry = find_metric(metric)
@@ -180,7 +181,7 @@ def format_absolute(metric: Metric, absolute: Absolute | None) -> str:
 
 
 def format_clusters(metric: Metric, clusters: Sequence[Cluster], blocks: int) -> str:
-    """Format the clusters of an arm's blocks (repetitions) as part of a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`.
+    """Format the clusters of an arm's blocks (repetitions) for a sentence: `5 of 10 blocks at 366 req/s, 5 at 58,600 req/s`.
 
     Args:
         metric: The metric, for its unit.

@@ -1,10 +1,11 @@
-"""Cells made from samples: one for each arm at each point, with the value of each metric in each block.
+"""Cells made from samples: one for each arm (variant) at each load point, with each metric's value in each block.
 
-Steady loads and disrupted ones have the same kind of cell. Where samples change within themselves (are not steady), the cell describes the
-change and has no values.
+Steady loads and disrupted ones have the same kind of cell. If samples are not steady (their rate or CPU time changes midway), the
+cell describes the change and has no values.
 
-Of several attempts at the same measurement the last valid one counts. A sample of an interrupted block never counts. The module does not pool different targets, generators or loads, and does not average percentiles. It does not count a
-block whose control run failed: what its disruption showed may have had another cause.
+Of several attempts at the same measurement the last valid one counts. A sample of an interrupted block never counts. The module
+does not pool different targets, generators or loads, and does not average percentiles. A block whose control run (the same load
+without its disruption) failed does not count: the effects of the disruption may have had another cause.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _CellPlace = tuple[str, ...]
 class UnsteadyArm:
     """The arm (variant in a run) at one load whose samples are not steady: their rate or CPU time changes midway.
 
-    No number is computed from such samples.
+    No result is computed from such samples.
 
     Attributes:
         changes: The change of each sample that is not steady: when it came, and the rate and CPU time before and after.
@@ -65,12 +66,11 @@ class UnsteadyArm:
 
     @property
     def middle(self) -> Change:
-        """The most typical change among those of an arm's unsteady samples, which represents all of them in texts.
+        """The change that represents all changes within an arm's samples in texts: the one nearest to their median time.
 
-        At a change within a sample, the rate or the CPU time per request moves for good. This property is the change
-        whose time is nearest to the median time of all changes. If several are nearest (within half a second of each
-        other), it is the one with the median rate before the change. If any sample changes its rate, changes of the CPU
-        time alone are left out.
+        Such a change is a lasting move of the rate or the CPU time per request while a sample's load runs. If several
+        changes are nearest (within half a second of each other), it is the one with the median rate before the change.
+        If any sample changes its rate, changes of the CPU time alone are left out.
         """
         changes = [change for change in self.changes if change.rate] or self.changes
         at_s = median(change.at_s for change in changes)
@@ -80,7 +80,7 @@ class UnsteadyArm:
 
     @property
     def share(self) -> str:
-        """The phrase that says in how many of an arm's samples the rate or CPU time changes midway: `4 of 10 samples`.
+        """The phrase with the number of samples in which the rate or CPU time changes midway: `4 of 10 samples`.
 
         For samples that are sides of pairs (two arms measured at once) it is `4 of 10 pairs`.
         """
@@ -102,7 +102,7 @@ class UnsteadyArm:
         return f"{event} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){causes}"
 
     def short(self) -> str:
-        """Describe the change within an arm's unsteady samples for a table: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
+        """Describe the change within unsteady samples for a table: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
         return f"{describe_change(self.middle)} ({self.share})"
 
 
@@ -181,10 +181,10 @@ class ArmCell:
 
     @property
     def limits(self) -> tuple[str, ...]:
-        """The causes that limited the rate of a closed loop in the samples used for the arm (variant) at this load, such as `proxy`.
+        """The causes that limited the rate of a closed loop in this arm's samples at this load, such as `proxy`.
 
-        Each is a value of `Sample.limited_by`, once and in alphabetical order. The result is empty for an open loop (a
-        load at an offered rate).
+        Only samples that are used for results are examined. Each cause is a value of `Sample.limited_by`, once and in
+        alphabetical order. The result is empty for an open loop (a load at an offered rate).
         """
         closed = self.counted.values() if self.point.rate_rps is None else ()
         return tuple(sorted({sample.limited_by for sample in closed if sample.limited_by}))
@@ -254,7 +254,7 @@ class ArmCell:
 
     @property
     def valid_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm (variant) has a sample at this load from which results are computed."""
+        """The number of blocks (repetitions) in which the arm (variant) has a sample at this load that is used for results."""
         return len(self.counted)
 
     @property
@@ -264,10 +264,10 @@ class ArmCell:
 
     @property
     def outcome_blocks(self) -> int:
-        """The number of blocks (repetitions) in which the arm (variant) was measured at this load with a result that can be used.
+        """The number of blocks (repetitions) in which the arm (variant) was measured at this load with a usable result.
 
         A usable result is a valid sample, or a sample whose only fault is that its rate or CPU time changed midway (not
-        steady). No number is computed from the latter, but this property shows whether everything planned was measured.
+        steady). No number is computed from such an unsteady sample, but it shows that the block was measured.
         """
         settled = (sample for sample in self.samples if sample.valid or sample.reason is Reason.NOT_STEADY)
         return len(
@@ -282,9 +282,9 @@ class ArmCell:
 
     @property
     def invalid(self) -> dict[Reason, int]:
-        """Reason of invalidity → number of the arm's invalid samples at this load, in the order of `Reason`.
+        """Reason of invalidity (such as `steal`) → number of the arm's invalid samples at this load.
 
-        An invalid sample is included even if its measurement was repeated.
+        The reasons are in the order of `Reason`. An invalid sample is included even if its measurement was repeated.
         """
         counts = Counter(sample.reason for sample in self.samples if not sample.valid)
         return {reason: counts[reason] for reason in Reason if counts[reason]}
@@ -293,7 +293,7 @@ class ArmCell:
     def generator(self) -> str | None:
         """The name of the load generator that made the arm's samples at this load.
 
-        It is None if the arm (variant) has neither an invalid sample nor one that is used for results.
+        It is None if the arm (variant) has no sample that is used for results, and no invalid one.
         """
         return next((sample.generator for sample in self._ordered_samples), None)
 
@@ -301,8 +301,8 @@ class ArmCell:
     def stand_in_for(self) -> str | None:
         """The load generator that the sweep requested, if another one replaced it.
 
-        It is None if the requested generator was used. It is also None if the arm (variant) has neither an invalid
-        sample nor one that is used for results.
+        It is None if the requested generator was used. It is also None if the arm (variant) has no sample that is used
+        for results, and no invalid one.
         """
         return next((sample.stand_in_for for sample in self._ordered_samples), None)
 
@@ -313,16 +313,16 @@ class ArmCell:
 
     @property
     def notes(self) -> list[str]:
-        """The notes of the arm's counted samples (used for results) about what the load generator's numbers omit or cannot show."""
+        """The notes on what the load generator's numbers omit or cannot show, from samples that are used for results."""
         return [note for sample in self.counted.values() for note in sample.notes]
 
     @property
     def complete(self) -> bool:
-        """True if the arm (variant) has a counted sample at this load in every planned block (repetition).
+        """True if this arm (variant) was measured at this load in every planned block (repetition).
 
-        A counted sample is one from which results are computed. An arm that is not steady (its rate or CPU time changes
-        within a sample) has none. For such an arm, each block needs a sample that is valid, or invalid only for such a
-        change.
+        A block counts if it has a sample that is used for results. Of an arm that is not steady (its rate or CPU time
+        changes within a sample), no sample is used. Then a block counts if it has a valid sample, or a sample that is
+        invalid only because of such a change.
         """
         return (self.valid_blocks if self.unsteady is None else self.outcome_blocks) >= self.planned_blocks
 
@@ -330,33 +330,32 @@ class ArmCell:
 
     @property
     def histogram(self) -> Kind | None:
-        """The kind of histogram that stores the latencies of this arm (variant) at this load, such as `exact`; None without latencies."""
+        """The kind of histogram of the arm's latencies at this load: `exact` or `quantiles`; None without latencies."""
         return self.merged.kind if self.merged else None
 
     @property
     def requests(self) -> int:
-        """The number of requests in this arm's counted samples (used for results) at this load, one sample per block (repetition)."""
+        """The number of requests in the arm's samples that are used for results at this load, one sample per block."""
         return sum(sample.requests or 0 for sample in self.counted.values())
 
     @property
     def errors(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the counted samples of this arm (variant) at this load.
+        """Kind of error (such as `timeout`) → number of failed requests, over the arm's samples that are used for results.
 
-        Counted samples are those from which results are computed. If a block (repetition) has several, only the first
-        one is included.
+        If a block (repetition) has several such samples at this load, only the first one is included.
         """
         return _sum_errors(self.counted.values())
 
     @property
     def errors_invalid(self) -> dict[str, int]:
-        """Kind of error (such as `timeout`) → number of failed requests, over the invalid samples of this arm (variant) at this load."""
+        """Kind of error (such as `timeout`) → number of failed requests, over the arm's invalid samples at this load."""
         return _sum_errors(sample for sample in self.samples if not sample.valid)
 
     @property
     def cpu_of(self) -> str | None:
         """The role whose CPU time and memory were measured: `proxy`, or `backend` for an arm (variant) without a proxy.
 
-        It is None for a load with a disruption, and if results are computed from no sample.
+        It is None for a load with a disruption, and if no sample is used for results.
         """
         if self.point.disturbance is not None:
             return None
@@ -365,10 +364,10 @@ class ArmCell:
 
     @property
     def gauges(self) -> dict[str, float]:
-        """Name of a gauge (see below) → its median over the counted samples (used for results) that have it.
+        """Name of a gauge → its median over the arm's samples at this load that are used for results and have it.
 
-        A gauge is a value that the proxy system reported about itself before the load. Each system defines its gauges
-        (`System.gauges`).
+        A gauge is a value that the proxy system reported about itself before the load, such as its number of workers.
+        Each system defines its gauges (`System.gauges`).
         """
         counted = self.counted.values()
         names = dict.fromkeys(name for sample in counted for name in sample.gauges)
@@ -378,10 +377,10 @@ class ArmCell:
 
     @property
     def clock_error_s(self) -> float:
-        """The largest error of the offset between generator and lab clocks in any counted sample, in seconds.
+        """The largest error, over this arm's samples, of the known offset between the generator's and the lab's clock.
 
-        The clock offset is how far the generator's clock is from the lab's. Counted samples are those used for results.
-        Only samples of a disrupted load record the error; otherwise the result is 0.
+        It is in seconds. Only samples that are used for results are examined. Only samples of a disrupted load record
+        the error; otherwise the result is 0.
         """
         return max((sample.outcome.get("clock_error_s") or 0.0 for sample in self.counted.values()), default=0.0)
 
@@ -390,7 +389,7 @@ class ArmCell:
         """Latency percentile (`p99`, `p50`) → estimate of the ratio by which a disruption raises it.
 
         The latency during the disruption is compared with the latency before it, within each block (repetition). A
-        percentile is left out unless every block with a usable sample has both latencies.
+        percentile is left out if a block with a usable sample lacks one of the two latencies.
         """
         slowdowns: dict[str, stats.Estimate] = {}
         for name in reversed(WINDOWED):
@@ -415,11 +414,11 @@ class CellPair:
 
     @property
     def complete(self) -> bool:
-        """True if both the arm (variant) and its baseline have a counted sample in every planned block (repetition).
+        """True if both the arm (variant) and its baseline were measured at this load in every planned block (repetition).
 
-        A counted sample is one from which results are computed. If the arm or the baseline is not steady (its rate or
-        CPU time changes within a sample), there is none. Then each block needs a sample that is valid, or invalid only
-        for such a change.
+        A block counts if it has a sample that is used for results. If the arm or the baseline is not steady (its rate or
+        CPU time changes within a sample), no sample is used. Then a block counts if it has a valid sample, or a sample
+        that is invalid only because of such a change.
         """
         sides = (
             (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
@@ -429,14 +428,14 @@ class CellPair:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The changes of rate or CPU time within samples of the arm (variant) or, if it has none, of its baseline; None if all are steady.
+        """The changes of rate or CPU time within the samples of the arm, or else of its baseline; None if all are steady.
 
-        If there is such a change, no effect of the arm against the baseline is computed.
+        If there is such a change, no effect of the arm (variant) against the baseline is computed.
         """
         return self.own.unsteady or self.base.unsteady
 
     def log_ratios(self, metric: str) -> dict[int, float]:
-        """Return block (repetition) → log(arm's value / baseline's value), in block order, for blocks in which both have a value."""
+        """Return block (repetition) → log(arm's value / baseline's value), in block order; blocks without both are left out."""
         arm_values, baseline_values = self.own.known(metric), self.base.known(metric)
         return {
             block: log(value / baseline_values[block])
@@ -467,20 +466,20 @@ class Cells:
         return self.cells[arm, point.name]
 
     def pair(self, arm: str, point: LoadPoint) -> CellPair | None:
-        """Return the samples of an arm (variant) and its baseline that were measured at once at a load point; None if there is no such pair."""
+        """Return the samples of an arm (variant) and its baseline measured at once at a load point; None if they were no pair."""
         return self.pairs.get((arm, point.name))
 
     def apart(self, arm: Arm, point: LoadPoint) -> CellPair:
-        """Return the solo samples of an arm (variant) and of its baseline at a load point: each was measured alone, not both at once."""
+        """Return the samples of an arm (variant) and of its baseline at a load point, for which each was measured alone."""
         assert arm.baseline is not None, "only what has a baseline is compared"
         return CellPair(self.at(arm.name, point), self.at(arm.baseline, point))
 
 
 def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estimate | None:
-    """Estimate the effect of an arm (variant) against a baseline in a metric, over the blocks (repetitions) in which both have a value.
+    """Estimate the effect of an arm (variant) against a baseline in a metric, over the blocks (repetitions) of both.
 
-    The effect is a difference (arm − baseline) for outcomes of a disruption, streams of events or WebSockets, and a
-    log-ratio for other metrics.
+    Only blocks in which both have a value are used. The effect is a difference (arm − baseline) for outcomes of a
+    disruption, streams of events or WebSockets, and a log-ratio for other metrics.
 
     Args:
         arm: The arm's samples and values.
@@ -502,7 +501,7 @@ def estimate_effect(arm: ArmCell, baseline: ArmCell, metric: str) -> stats.Estim
 
 
 def compute_resolution_s(metric: str, point: LoadPoint, clock_error_s: float) -> float:
-    """Return the resolution of an outcome of a disruption, streams or WebSockets: smaller differences mean nothing.
+    """Return the smallest difference, in seconds, that means something in an outcome of a disruption, streams or WebSockets.
 
     A failure shows only when a request is sent, so times are known no better than the time between two requests. Times
     that come from two clocks (the generator's and the lab's) also have the error between these clocks. More repetitions

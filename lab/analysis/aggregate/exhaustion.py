@@ -1,8 +1,8 @@
 """Port exhaustion: whether a load would use up a proxy's local ports to the backend, and after how many seconds.
 
-The side that closes a TCP connection first keeps its local port in TIME_WAIT for 60 s. If the proxy is that side, a short sample measures
-the proxy before its ports run out, and shows nothing of the minutes after. Such a result gets a label. The module does not guess who
-closes: where samples did not record TIME_WAIT, the label adds that it holds only if the proxy closes.
+The side that closes a TCP connection first keeps its local port in TIME_WAIT for 60 s. If the proxy is that side, a short sample
+measures the proxy before its ports run out, and shows nothing of the minutes after. Such a result gets a label. The module does
+not guess which side closes: if samples did not record TIME_WAIT, the label has the condition that the proxy closes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Ports are near their end then, which is at half of the range.
 HALF = 0.5
 """The share of the port range, to one destination, after which connects become expensive.
 
-The kernel hands out every second port first (`__inet_hash_connect` in Linux' net/ipv4/inet_hashtables.c). Once those are used up, each
-connect searches them all before it takes one of the others. The rate of samples falls there: where waiting sockets were recorded, 14,170 to
-14,530 of 28,232 ports waited after the fall. In older runs it came after some 14,100 connections of 28,232 ports, or some 32,000 of 64,512.
+The kernel hands out every second port first (`__inet_hash_connect` in Linux' net/ipv4/inet_hashtables.c). Once those are used up,
+each connect searches them all before it takes one of the others. The rate of samples falls then: in samples that recorded waiting
+sockets, 14,170 to 14,530 of 28,232 ports waited after the fall. In older runs it came after some 14,100 connections of 28,232
+ports, or some 32,000 of 64,512.
 """
 LEAST_WAITING_SHARE = 0.1
 """The least share of a proxy's opened connections that wait on its side at the end if it is the side that closes.
@@ -99,9 +100,9 @@ class Exhaustion:
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
     """Compute how fast each arm's load uses up the proxy's local ports (see `compute_exhaustion`), in the order of `arms`.
 
-    An entry is None if there is nothing to report. That is so for all entries of a variant if one of its samples opened
-    more connections in less than a minute than the proxy has ports. The backend then closes the connections, and no
-    port waits at the proxy. Entries whose samples recorded waiting ports are computed anyway.
+    An entry is None if there is nothing to report. Entries of a variant are None if one of its samples opened more
+    connections in less than a minute than the proxy has ports: the backend then closes the connections, and no port
+    waits at the proxy. Entries whose samples recorded waiting ports are computed anyway.
 
     Args:
         arms: One entry for each arm at each load: (variant, the variant's knobs, its valid samples there). A knob is

@@ -1,13 +1,13 @@
 """The variance components of a variant that was paired with itself on several generations of worker processes.
 
-Variance components are standard deviations: between repeated measurements, between generations of workers (the workers between two
-reloads), and between bring-ups (starts from nothing).
+Variance components are standard deviations: between repeated measurements, between generations of workers (the worker processes
+between two reloads), and between bring-ups (starts from nothing).
 
-The components are of one system. They come from the ratio of two alike systems that were up at once: the noise of the machine hits both, and
-the ratio varies √2 as much as one system.
+The components are of one system. They are computed from the ratio of two alike systems that were measured at once. The noise of
+the machine hits both, and the ratio varies √2 as much as one system.
 
-Bring-ups with a measurement that does not count are left out (`whole` is the number that remains). Pairs of two different variants are left
-out, too: their ratio does not show how much each of the two varies.
+A bring-up is left out if one of its measurements does not count (`whole` is the number of the others). Pairs of two different
+variants are left out, too: their ratio does not show how much each of the two varies.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Generation:
 
     @property
     def ratio(self) -> float:
-        """The log-ratio of the CPU time per request of a pair (two systems at once): the mean over the repeats on the same workers."""
+        """The log-ratio of CPU time per request of two systems measured at once: the mean over repeats on the same workers."""
         return fmean(self.ratios)
 
 

@@ -1,7 +1,7 @@
 """The order tests of a run: whether a metric, or a sample's validity, depends on what was measured before it.
 
-Each sample has two labels: the point that was measured before it in the same bring-up, and whether many connections had been opened there
-shortly before. The tests report a dependence with its numbers; they do not explain it.
+Each sample has two labels: the load point that was measured before it on the same start of the system (bring-up), and whether the
+proxy had opened many connections shortly before. The tests report a dependence with its numbers; they do not explain it.
 """
 
 from __future__ import annotations

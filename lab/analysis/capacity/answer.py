@@ -2,12 +2,12 @@
 
     cores needed = rate · c / utilisation        one proxy of k cores serves k · utilisation / c
 
-c is the price of a request: the proxy's CPU time for it, in seconds. The formula is the utilisation law (U = X·S, Denning & Buzen 1978)
-solved for the cores; it is linear in cores. Between two measured rates c follows from the proxy's idle cost and marginal cost, the line
-through the cores that it used at both (`lab.analysis.rate_costs`). Between a rate and saturation c is taken to be linear in the proxy's idle
-share, because a request that finds the proxy asleep also pays for waking it (PASTA, Wolff 1982). That is a model, so the interval covers
-everything between the two loads. Outside of the measured loads the price of the nearest load is a bound. The answer does not cover latency, memory, bandwidth or other
-machines: they are among its assumptions.
+c is the price of a request: the proxy's CPU time for it, in seconds. The formula is the utilisation law (U = X·S, Denning & Buzen
+1978) solved for the cores; it is linear in cores. Between two measured rates, c follows from the proxy's idle cost and marginal
+cost, the line through the cores that it used at both (`lab.analysis.rate_costs`). Between a rate and saturation, c is taken to be
+linear in the proxy's idle share, because a request that finds the proxy asleep also pays for waking it (PASTA, Wolff 1982). That
+is a model, so the interval covers everything between the two loads. Outside of the measured loads, the price of the nearest load
+is a bound. The answer does not cover latency, memory, bandwidth or other machines: they are among its assumptions.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _take_cost(load: PricedLoad, caution: str = "", bound: Bound = "") -> Reques
 
 
 def interval_of_draws(draws: Floats) -> tuple[float, float]:
-    """Return the 95 % interval of a confidence distribution: its 2.5 % and 97.5 % quantiles."""
+    """Return the 95 % interval of a confidence distribution, from random draws: their 2.5 % and 97.5 % quantiles."""
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(low), float(high)
 
@@ -323,7 +323,7 @@ class Wanted:
 
     @property
     def usual(self) -> str:
-        """The variant from which the price of a request (its CPU time) is taken if a run has no baseline that measured it.
+        """The variant whose price of a request (CPU time) is used if a run has no baseline that measured this price.
 
         It is the variant that the demand names. If the demand names none, it is the one that usually serves such
         requests, such as `okd-edge` for edge TLS.
@@ -332,7 +332,7 @@ class Wanted:
         return self.variant or (plain if self.tls == "none" else f"okd-{self.tls}")
 
     def fits(self, load: PricedLoad) -> bool:
-        """Return whether a measured load has the kind of requests, page size and variant that this demand asks for."""
+        """Return whether a measured load has the kind of requests, the page size and the variant of this demand."""
         kind, size = load.kind, PAGES[load.point.page]
         same_kind = (kind.tls, kind.keepalive, size) == (self.tls, self.keepalive, self.page_bytes)
         resumption = self.resumption is None or kind.resumption in (None, self.resumption)
@@ -449,11 +449,12 @@ def _iterate_runs(demand: Wanted) -> Iterator[RunStore]:
     """Yield the runs that may have measured the price of a request (CPU time): first the user's own, then committed ones.
 
     Of the user's own runs, the latest comes first. Of the committed runs, those with the variant that usually serves
-    such requests (`Wanted.usual`, for example `okd-edge` for edge TLS) come before the others. Within both of
-    these groups, runs whose proxy had CPUs to itself come first, and then the latest ones.
+    such requests (`Wanted.usual`, for example `okd-edge` for edge TLS) come before the others. Within each of these two
+    groups of committed runs, runs whose proxy had CPUs to itself come first, and then the latest ones.
 
     Args:
         demand: The demand of the capacity question.
+
     """
     for folder in (runs_folder(), reference_folder()):
         opened: list[RunStore] = []

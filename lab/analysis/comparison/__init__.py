@@ -1,1 +1,1 @@
-"""The comparison of two arms, of one run or of two, in every metric: effect, p-value, and what to do."""
+"""The comparison of two arms (variants), of one run or of two, in every metric: effect, p-value, and what to do."""

@@ -1,4 +1,4 @@
-"""The comparison of two arms, in one run or across two: both absolute values, the effect and the decision per metric.
+"""The comparison of two arms (variants), in one run or across two: absolute values, effect and decision for each metric.
 
 Results are never pooled: two runs stay two sides, and sides whose loads, targets or generators differ are not compared.
 Inside a run the two arms are compared block by block. Blocks of two runs do not belong together (`lab.stats.unpaired`),
@@ -151,7 +151,7 @@ def _compare_across(
 
 
 def _misses_point(meeting: ComparedRuns, base: Arm, other: Arm, point: LoadPoint) -> bool:
-    """Return whether the first run planned its arm (variant) at a load point that the second run did not plan for its arm."""
+    """Return whether the first run planned to measure its arm (variant) at a load point, and the second run did not."""
     counterpart = meeting.points.get(point.name)
     planned = counterpart is not None and meeting.other.at(other.name, counterpart.name) is not None
     return meeting.base.at(base.name, point.name) is not None and not planned

@@ -30,7 +30,7 @@ MOST_NAMED = 3
 """The number of an arm's differences that its sentence names; further ones are counted."""
 DIFFERENT_TOOLS = "generators differ"
 FIRST_REASONS = (DIFFERENT_TOOLS, NOT_STEADY, "no valid block", "no block in which", TWO_CLUSTERS)
-"""The beginnings of notes that explain why nothing could be judged, rather than why one metric is not."""
+"""The beginnings of notes with a reason why nothing at all could be judged, and not only one metric."""
 TOO_SELDOM = "a search tries each rate too seldom for an interval; what it finds is the knee"
 WIDE = 0.1
 """The bound, as a fraction, beyond which more blocks are recommended."""
@@ -83,7 +83,7 @@ def advise(comparison: Comparison) -> tuple[Advice, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _ArmPair:
-    """Two compared arms (variants in runs) with the comparison's rows about them, from which one sentence of advice is made."""
+    """Two compared arms (variants) with the comparison's rows about them, from which one sentence of advice is made."""
 
     comparison: Comparison
     base_arm: str
@@ -102,7 +102,7 @@ class _ArmPair:
 
     @property
     def anchored(self) -> bool:
-        """True if the compared runs share a baseline. Its own change shows how much differs besides the settings."""
+        """True if the two compared runs have a baseline in common, so that its own change between them is known."""
         return any(row.baseline_move is not None for row in self.rows)
 
     @property
@@ -169,7 +169,7 @@ class _ArmPair:
         return self._apply(message)
 
     def _explain_moved(self, clear: Sequence[ComparedRow]) -> str:
-        """Return why the differences may have another cause than a setting; empty if there is no such reason.
+        """Return why the differences need not be the effect of a setting; empty if there is no such reason.
 
         Args:
             clear: The rows whose difference is larger than the change of the runs' common baseline.

@@ -1,12 +1,12 @@
-"""The conclusion of a run, which is printed first: what to do, each load in words, the noise check, what was the limit, what shows more.
+"""The conclusion of a run, printed first: what to do, each load in words, the noise check, limits, and what shows more.
 
     keepalive: no difference found; no change needed
       ceiling    CPU per request +0.4 % [−0.3, +1.1] = +0.08 µs: equivalent, within ±2 %
       rate-1000  CPU per request −0.9 % [−1.6, −0.2] = −0.52 µs: equivalent, within ±2 %
     noise check passed: ingress-nginx against itself, CPU per request −0.7 % [−2.0, +0.7] at ceiling
 
-A run of disrupted loads has a sentence for each variant, and describes no loads. A run of steady loads with more than three variants has a
-line for each kind of verdict. The table follows.
+A run of disrupted loads has a sentence for each variant, and describes no loads. A run of steady loads with more than three
+variants has a line for each kind of verdict. The table follows.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ LIMITS = {
     "proxy": "the proxy's CPUs",
     "waiting": "no CPU: it waited for something else",
 }
-"""What limited a closed loop (`lab.model.bottleneck`), in words; of several limits at one load the first is named."""
+"""The causes that limit a closed loop (`lab.model.bottleneck`), in words; of several at one load, the first is named."""
 UNTIL_CONFIRMED = " once a run on apiserver agrees"
-"""What follows the advice to apply a setting that was measured without its controller."""
+"""The condition after the advice to apply a setting that was measured without its controller."""
 FIRST_STEP = "just bench keepalive"
 """The command that a run without a variant recommends."""
 
@@ -92,16 +92,17 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
 
 
 def needs_controller(verdict: Verdict, record: RunRecord) -> bool:
-    """Return whether a verdict's advice to apply a variant is to be confirmed by a run on the target apiserver.
+    """Return whether a verdict advises to apply a variant, but a run with the system's controller must confirm it first.
 
-    That is so if the run was on the target local, which has no controllers, and the system's controller runs on apiserver.
+    This is so if the run was on the target local, which has no controllers, and the system has a controller on the
+    target apiserver.
     """
     base = record.variants[verdict.arm].base if verdict.kind == "apply" and record.target == "local" else ""
     return any(system.name == base and system.controllers for system in SYSTEMS)
 
 
 def condition_advice(verdict: Verdict, record: RunRecord) -> str:
-    """Return what a verdict advises to do, on the condition that a run of the controller agrees if none was measured."""
+    """Return what a verdict advises to do, with the condition `once a run on apiserver agrees` if `needs_controller`."""
     return verdict.do + UNTIL_CONFIRMED * needs_controller(verdict, record)
 
 
@@ -133,7 +134,7 @@ def _list_verdicts(summary: Summary, run_verdicts: Sequence[Verdict]) -> Iterato
 
 
 def _list_names(head: str, names: Sequence[str]) -> str:
-    """Return a line such as `worse, do not apply it: tls, proxy-cache, and 3 more`, with as many names as fit; at least one."""
+    """Return a line such as `worse, do not apply it: tls, and 3 more`, with as many names as fit, but at least one."""
     count = len(names)
     while count > 1 and len(f"{head}: {', '.join(names[:count])}, and {len(names)} more") > OUTPUT_WIDTH:
         count -= 1
@@ -152,7 +153,11 @@ def describe_noise(summary: Summary) -> str:
     if not known:
         blocks = min((effect.estimate.n for _, effect in effects if effect.estimate), default=0)
         return f"noise check: none, {format_blocks(blocks)} with the baseline twice, {stats.MIN_BLOCKS} are needed"
-    failed = [item for item in known if not _includes_zero(item[1])]
+    failed = [
+        (row, effect)
+        for row, effect in known
+        if effect.estimate and (ends := effect.estimate.interval) and not ends[0] <= 0 <= ends[1]
+    ]
     widest = sorted(failed or known, key=lambda item: -find_bound(item[1].estimate))
     shown = [item for item in widest if item[1].against == widest[0][1].against][:MOST_LOADS]
     parts: dict[str, list[str]] = {}
@@ -169,22 +174,21 @@ def describe_noise(summary: Summary) -> str:
 
 
 def _list_self_effects(summary: Summary) -> list[RowEffect]:
-    """Return the A/A comparisons for the noise check: those in a primary metric at any load, or else those in CPU time per request."""
+    """Return the A/A comparisons (a baseline with itself) for the noise check, each with its row of the table.
+
+    They are those in a primary metric. Without any, those in CPU time per request are returned for steady loads, or else
+    those in all metrics.
+    """
     effects = [(row, effect) for row in summary.rows for effect in row.effects if effect.decision is Decision.A_A]
     primary = [item for item in effects if item[1].primary]
     costs = [item for item in effects if item[1].metric == "cpu_per_request"]
     return primary or ([] if summary.disturbed else costs or effects)
 
 
-def _includes_zero(effect: Effect) -> bool:
-    interval = effect.estimate.interval if effect.estimate else None
-    return interval is None or interval[0] <= 0 <= interval[1]
-
-
 def _describe_resolution(summary: Summary) -> str:
-    """Return which effects this machine detects with the run's number of blocks (repetitions); empty if unknown.
+    """Return the smallest effects that this machine detects with the run's number of blocks (repetitions); empty if unknown.
 
-    These are the minimum detectable effects, which are found 9 times in 10.
+    Effects of this size are found 9 times in 10.
     """
     parts: list[str] = []
     for row, effect in _list_self_effects(summary):
@@ -231,7 +235,7 @@ def _describe_loads(summary: Summary, arm: str, most: int) -> Iterator[str]:
 def describe_rate_costs(costs: Sequence[RateCost], arm: str) -> Iterator[str]:
     """Yield a line about a variant's effect on idle cost (CPU at rate 0) and marginal cost (CPU of each further request).
 
-    There is no line unless the run has two rates of one load. The line also names the rate below which the baseline's
+    There is no line if the run lacks two rates of one load. The line also names the rate below which the baseline's
     idle cost is larger than the cost of all its requests. Below this rate, a difference in idle cost matters most.
     """
     for cost in (cost for cost in costs if cost.arm == arm and cost.idle_change and cost.marginal_change):

@@ -1,6 +1,6 @@
 """The notes of rows and runs: what is printed below the table of a run, and below the comparison of two runs.
 
-Notes do not decide, and they do not recommend anything: verdicts do that (the modules `run`, `comparison`, `gate`).
+Notes do not decide, and they do not recommend anything: the verdicts of the modules `run`, `comparison` and `gate` do.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ LIMIT_NOTES = {
 """Limit → the note of a closed-loop row in which every sample had it."""
 FEW_BLOCKS = f"a–b: the smallest and the largest of fewer than {stats.MIN_BLOCKS} blocks, with two digits"
 LEAST_SAMPLES = 4
-"""The least number of valid samples of an arm at a load for its numbers to stand without a note in a migration."""
+"""The least number of valid samples of an arm at a load from which a migration shows its numbers without a note."""
 BEYOND_P = 0.05
 MACHINE = ("cpu", "cpus", "hypervisor")
 MEMORY_DIFFERS = 0.02
-"""The share by which the memory of two machines differs at least.
+"""The smallest share by which the memory of two machines differs.
 
-A kernel or a balloon takes less than that of one machine.
+On one machine, memory differs by less: a kernel or a balloon takes a part of it.
 """
 
 
@@ -169,10 +169,10 @@ def list_table_notes(rows: Sequence[SummaryRow], disturbed: bool) -> tuple[str, 
 
 
 def _list_handshake_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield the notes on what the TLS handshakes of the canaries (checked requests) agreed on, such as version and cipher.
+    """Yield the notes on what TLS handshakes with the proxies agreed on, such as version and cipher.
 
-    There is one note if all arms (variants) with TLS agreed on the same. Otherwise there is one for each agreement,
-    with the names of its arms.
+    The handshakes are those of the canaries, which are the checked requests before a load. There is one note if all
+    arms (variants) with TLS agreed on the same. Otherwise there is one for each agreement, with the names of its arms.
     """
     arms_by_tls: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -226,12 +226,14 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
         yield f"{FEW_BLOCKS}; nothing is claimed"
     if any(effect.decision.judged for row in rows for effect in row.shown):
         yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: inconclusive (Holm-adjusted p > {ALPHA})"
-    if _has_marks(rows):
+    if any(effect.marked for row in rows for effect in row.effects):
         yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
     if any(row.point.websocket for row in measured):
         yield from _list_websocket_notes(measured)
     elif any(row.point.every_s is not None for row in measured):
-        yield from _list_stream_notes(measured)
+        yield "delay: from the backend's send time to the arrival; coalesced: within 1 ms of the event before; differences below 1 ms are not resolved"
+        yield "memory per open stream: the proxy's at its peak, less that before the streams, divided by their number"
+        yield from describe_direct_streams(measured)
     elif measured:
         yield "p50, p99, largest: of good answers, from when they were due; during: from the disturbance's begin to its end"
         points = {row.point.name for row in measured}
@@ -239,13 +241,6 @@ def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
             yield f"during against before: geometric mean of the blocks' ratios [95 % interval from {stats.MIN_BLOCKS} blocks on]"
         error_s = max(row.cell.clock_error_s for row in measured)
         yield f"clocks of generator and events: their offset is known to {error_s * 1e3:.3g} ms and taken out"
-
-
-def _list_stream_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    """Yield the notes on how to read results of streams of events, and on the delays measured without a proxy."""
-    yield "delay: from the backend's send time to the arrival; coalesced: within 1 ms of the event before; differences below 1 ms are not resolved"
-    yield "memory per open stream: the proxy's at its peak, less that before the streams, divided by their number"
-    yield from describe_direct_streams(rows)
 
 
 def describe_direct_streams(rows: Sequence[SummaryRow]) -> Iterator[str]:
@@ -288,15 +283,11 @@ def _list_websocket_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
             yield f"without a proxy: {row.point.connections:,} WebSockets, {rate:,.0f} messages a second: {times}"
 
 
-def _has_marks(rows: Sequence[SummaryRow]) -> bool:
-    return any(effect.marked for row in rows for effect in row.effects)
-
-
 # -- of a run ------------------------------------------------------------------------------------------------
 
 
 def describe_resumptions(record: RunRecord) -> list[str]:
-    """Return a note for each time that an interrupted run was resumed on a machine whose facts had changed, such as its kernel."""
+    """Return a note for each time that an interrupted run was resumed with changed facts of the machine, such as its kernel."""
     return [
         f"resumed with other facts ({', '.join(changed)}): blocks before and after were not measured under the same conditions"
         for resumption in record.resumed
@@ -389,7 +380,7 @@ def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
 
 
 def list_run_notes(run: RunCells) -> Iterator[str]:
-    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks (repetitions) missing."""
+    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks missing."""
     yield from describe_resumptions(run.record)
     yield from map(str, run.record.not_measurable)
     if not run.complete:

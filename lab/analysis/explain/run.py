@@ -259,10 +259,10 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
 
 
 def _list_worse_outcomes(summary: Summary, arm: str) -> list[str]:
-    """Return the titles of at most three outcomes in which an arm (variant) is clearly worse than its baseline, without the primary one.
+    """Return the titles of at most three outcomes in which an arm (variant) is worse than its baseline.
 
-    An outcome is a metric of disrupted loads or streams, such as the longest gap. Outcomes that only detail another one
-    are left out.
+    An outcome is a metric of disrupted loads or streams, such as the longest gap. The primary outcome is left out, and so are
+    outcomes that only detail another one.
     """
     effects = [
         effect
@@ -286,10 +286,10 @@ def _list_clusters(findings: Sequence[RowEffect]) -> list[str]:
 
 
 def _lacks_solo_blocks(effect: Effect) -> bool:
-    """Return whether an effect has no decision because only solo samples may decide it, and there are too few of them.
+    """Return whether an effect has no decision because too few solo samples were measured, and only these may decide it.
 
-    A solo sample has the machine to itself; a pair is two systems measured at once. Between different systems, pairs
-    may not decide.
+    A solo sample has the machine to itself. Between different systems, samples of both measured at once (pairs) may not
+    decide.
     """
     return CONCURRENT in effect.note and effect.decision in {Decision.NO_INTERVAL, Decision.NOT_AVAILABLE}
 
@@ -332,9 +332,9 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
 
 
 def _describe_lost(findings: Sequence[RowEffect]) -> str:
-    """Describe why no sample of a variant or of its baseline is valid: `at ceiling no sample of nginx is valid (steal 30)`.
+    """Describe a load at which a variant or its baseline has only invalid samples: `at ceiling no sample of nginx is valid (…)`.
 
-    The text is empty if each side has a valid sample at every point.
+    The brackets contain the reasons with their numbers, such as `steal 30`. The text is empty if there is no such load.
     """
     for row, _ in findings:
         for side in (row.cell, row.base):
@@ -380,7 +380,7 @@ def _describe_finding(summary: Summary, row: SummaryRow, effect: Effect) -> str:
 
 
 def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
-    """Describe effects that are all within the equivalence margin, by naming the one that may be the largest."""
+    """Describe effects that are all within the equivalence margin, by the effect whose interval allows the largest size."""
     row, effect = max(judged, key=lambda item: find_bound(item[1].estimate))
     metric, further = find_metric(effect.metric), len(judged) - 1
     points = f" and {further} more point{'s' if further > 1 else ''}" if further else ""
@@ -397,7 +397,7 @@ def _describe_equivalent(judged: Sequence[RowEffect]) -> str:
 
 
 def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) -> tuple[str, str, str]:
-    """Describe a variant's inconclusive effects by naming the one that may be the largest.
+    """Describe a variant's inconclusive effects by the effect whose interval allows the largest size.
 
     Args:
         judged: The inconclusive effects with their rows.
@@ -426,11 +426,11 @@ def _describe_inconclusive(judged: Sequence[RowEffect], family: int, held: str) 
 
 
 def explain_inconclusive(effect: Effect) -> str:
-    """Return why an effect is inconclusive for another reason than a wide interval; empty if its interval is the reason.
+    """Return why an effect is inconclusive if it is not because of a wide interval; otherwise empty.
 
-    Either the A/A noise floor is larger than the equivalence margin; if it is only a lower bound, it must also be as
-    large as the effect. Or the interval lies within the margin, but pairs (two variants at once) may miss part of a cost
-    in this metric.
+    There are two such reasons. First, the A/A noise floor is larger than the equivalence margin; if this floor is only a
+    lower bound, it must also be as large as the effect. Second, the interval lies within the margin, but pairs (two
+    variants measured at once) may miss part of a cost in this metric.
     """
     size, least = effect.size, abs(effect.estimate.effect) if effect.estimate else 0.0
     if size.noise_floor > size.margin and (size.floor_measured or size.noise_floor >= least):
@@ -501,7 +501,7 @@ def format_difference(effect: Effect) -> str:
 
 
 def format_interval(effect: Effect) -> str:
-    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks (repetitions)."""
+    """Format the interval of an effect, with a leading space: ` [−29.9, −29.3]`; empty for fewer than six blocks."""
     interval = effect.estimate.interval if effect.estimate else None
     return find_metric(effect.metric).ends(*interval) if interval else ""
 

@@ -1,1 +1,1 @@
-"""The gate: a comparison and what may get worse → a regression, passed, or inconclusive."""
+"""The gate, a pass/fail check for CI: a comparison and bounds on what may get worse → regression, passed, or inconclusive."""

@@ -1,1 +1,1 @@
-"""The step from cells to effects and decisions: the only place that decides, with the reason where it does not."""
+"""The step from measured values to effects and decisions: the only place that decides whether there is a difference."""

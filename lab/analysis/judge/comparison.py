@@ -62,8 +62,8 @@ class ComparedRow:
         other: The numbers of the second side.
         estimate: The effect of the second side against the first; None if the two are not compared.
         size: The thresholds for the decision (equivalence margin and noise floor). They are those of the run's table if
-            it has this effect. If not, `guard` is the larger A/A noise floor (effect of a baseline against itself) of
-            the sides.
+            it has this effect. If not, the noise floor is the larger A/A noise floor (effect of a baseline against
+            itself) of the two sides.
         decision: The decision about the effect.
         holm_p: The p-value, adjusted by Holm's method; None without an interval.
         notes: Notes for the reader of the row. For a row that is not judged, they include the reason.
@@ -101,8 +101,8 @@ class ComparedRow:
     def tested(self) -> bool:
         """True if the row's p-value takes part in the joint adjustment by Holm's method.
 
-        It does not if all values of both sides are equal. Its p-value can then only be 1, so it may be left out without
-        a bias (Tarone 1990).
+        It does not take part if the row has no interval, or if all values of both sides are equal. In the latter case
+        the p-value can only be 1, so it may be left out without a bias (Tarone 1990).
         """
         has_p = self.estimate is not None and self.estimate.has_interval and self.estimate.p_value is not None
         return has_p and len({*self.base.values.values(), *self.other.values.values()}) > 1
@@ -132,13 +132,13 @@ class ComparedRow:
 
     @property
     def arms(self) -> str:
-        """The names of the row's arms (variants of the runs) for people: `keepalive against baseline`; one name if both sides have it."""
+        """The names of the two compared arms (variants) for people: `keepalive against baseline`; one name if they are equal."""
         base, other = self.pair
         return other if base == other else f"{other} against {base}"
 
     @property
     def place(self) -> str:
-        """The phrase for people that names the row's arms (variants of the runs) and load point: `keepalive against baseline at ceiling`."""
+        """The compared arms (variants) and the load point of the row, for people: `keepalive against baseline at ceiling`."""
         return f"{self.arms} at {self.point.name}"
 
     @property
@@ -309,10 +309,10 @@ def _build_row(
 
 
 def _describe_split(meeting: ComparedRuns, sides: CellPair, metric: str) -> str:
-    """Return which side's values by block (repetition) form two separate clusters, as text; empty if neither side's do.
+    """Describe the two clusters that the values of one of the two sides fall into, by block (repetition).
 
     With two clusters, no difference is estimated, because no average describes them. If both sides are of one run, the
-    ratios of the two sides by block are examined as well.
+    ratios of the two sides by block are examined as well. The text is empty without such clusters.
     """
     arm_values, base_values = sides.own.known(metric), sides.base.known(metric)
     names = sides.own.arm.name, sides.base.arm.name

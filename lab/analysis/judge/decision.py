@@ -1,7 +1,8 @@
 """The one rule of decision: an effect's p-value and its interval → equivalent, better, worse, or inconclusive.
 
-Everything that reports whether something made a difference uses this rule: tables, comparisons, the gate, ablations, studies, the report. The
-rule does not decide without an interval. A run never gets two answers: its p-values are adjusted once, over all its comparisons.
+Everything that reports whether something made a difference uses this rule: tables, comparisons, the gate, ablations, studies, the
+report. Without an interval, the rule decides nothing. A run never gets two answers: its p-values are adjusted once, those of
+primary metrics together, and all others together.
 """
 
 from __future__ import annotations

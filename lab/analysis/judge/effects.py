@@ -1,9 +1,9 @@
-"""Effects made from cells: each arm against its baseline, metric by metric, and whether each may be judged.
+"""The effects of a run: each arm (variant) against its baseline, metric by metric, and whether each may be judged.
 
-Where an arm and its baseline were a pair, the effect is the ratio within the pair. If the design lets solo samples decide,
-the effect is that of solo samples, and the pair's effect is reported with it. If a pair cannot show a metric, only the
-solo samples' effect is reported. Only an effect in the primary metric can be claimed. The effects of steady loads are
-ratios. Those of disrupted loads are differences in the metric's own unit, as most of the values may be 0.
+If an arm and its baseline were a pair (measured at once), the effect is the ratio within the pair. If the design lets solo
+samples (each arm measured alone) decide, the effect is that of solo samples, and the pair's effect is reported with it. If a
+pair cannot show a metric, only the solo samples' effect is reported. Only an effect in the primary metric can be claimed.
+Effects of steady loads are ratios. Those of disrupted loads are differences in the metric's own unit, as most values may be 0.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Effect:
 
     @property
     def remark(self) -> str:
-        """The note about this effect and, if it is decided without a measured noise floor, a sentence that says so."""
+        """The note about this effect; for a difference without a measured noise floor, a sentence about that is added."""
         unfloored = self.decision.resolved and not self.size.floor_measured
         return "; ".join(filter(None, [self.note, NO_FLOOR if unfloored else ""]))
 
@@ -224,7 +224,7 @@ class RunQuestions:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """All effects of a run: each arm (variant) against its baseline at each load point, computed from the samples.
+    """The effects of a run: each arm (variant) against its baseline at each load point, computed from the samples.
 
     Attributes:
         cells: The samples of each arm at each load point.
@@ -364,10 +364,10 @@ class Effects:
         return (pair, point.scheme, None) if estimate is not None else (solo_cells, None, None)
 
     def _list_rulings(self, arm: Arm, point: LoadPoint) -> dict[str, Ruling]:
-        """Return metric → the ruling on whether the arm's effect in this metric gets a decision (is judged) at a load point.
+        """Return metric → the ruling on whether the arm's effect in this metric may get a decision at a load point.
 
-        The baseline against itself (A/A) is also judged in every metric in which a variant with this baseline is
-        judged.
+        For the baseline against itself (A/A), a metric may also get a decision if it may for any variant with this
+        baseline.
         """
         if needs := self.asked.needs.get(arm.name, ""):
             return dict.fromkeys([*RATIOS, "errors", *list_compared_metrics(point)], Ruling(f"needs {needs}"))
@@ -397,8 +397,8 @@ class Effects:
     def _list_users(self, arm: Arm) -> list[Arm]:
         """Return the variants that are compared with the same baseline as an A/A arm; empty for any other arm.
 
-        An A/A arm is a second measurement of a baseline. It gives the noise floor (the size below which no difference
-        is decided) for all variants with that baseline.
+        An A/A arm is a second measurement of a baseline. It shows the noise floor for all variants with that baseline:
+        the size of effect up to which no difference is decided.
         """
         arms = self.cells.plan.arms if arm.role == "again" else ()
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
@@ -406,9 +406,9 @@ class Effects:
     def _list_primary_metrics(self, arm: Arm, point: LoadPoint) -> set[str]:
         """Return the metrics in which a run's table claims or shows the effect of an arm at a load point.
 
-        For a variant, this is its primary metric, or the metric that replaces it at this load. For the baseline against
-        itself (A/A), it is the metrics of all variants with this baseline. At a steady load, metrics without a decision
-        are left out. If no metric remains, it is default metrics of the load.
+        For a variant, this is its primary metric, or the metric that replaces it at this load; empty without a primary
+        metric. For the baseline against itself (A/A), it is the metrics of all variants with this baseline; at a steady
+        load, only those with a decision. If no metric remains for the baseline, it is default metrics of the load.
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}
@@ -431,16 +431,16 @@ class Effects:
 def find_noise_floor(cells: Cells, baseline: str, point: LoadPoint, metric: str, as_pair: bool) -> tuple[float, bool]:
     """Return the A/A noise floor of a baseline, which is the effect that the baseline shows against itself.
 
-    Where pairs are measured, a baseline has no second solo arm. The floor of solo effects is then unknown, and the
-    floor of pairs is returned as its lower bound: solo samples contain the noise that pairing removes.
+    If pairs are measured, a baseline has no second solo arm (measured alone). The floor of solo effects is then unknown.
+    The floor of pairs is returned as its lower bound, because solo samples contain the noise that pairs remove.
 
     Args:
         cells: The samples of the run by arm and load point.
         baseline: The name of the baseline.
         point: The load point.
         metric: The metric's name in the catalogue.
-        as_pair: True to compare both measurements of the baseline as a pair (made at once), False to compare its solo
-            samples.
+        as_pair: True to compare the baseline and its repetition as measured at once (as a pair), False to compare them
+            as each measured alone.
 
     Returns:
         Two parts: the floor, as a log-ratio, or for a disruption as a difference in the metric's own unit; and whether
@@ -477,11 +477,11 @@ def compute_thresholds(metric: str, sides: CellPair, noise_floor: float, margin:
 
 
 def lengths_agree(pair: CellPair, metric: str) -> bool:
-    """Return whether a pair's ratio of rates is independent of the length of its time slices, so that the pair can show it.
+    """Return whether a pair can show a ratio of rates: the ratio is independent of the length of the pair's time slices.
 
     An interleaved pair runs its two arms (variants) in alternating slices of time. Some blocks (repetitions) have short
-    slices and others long ones, and the ratios of both groups are compared. For other kinds of pairs, and for metrics
-    other than the rate, the result is True.
+    slices and others long ones, and the ratios of both groups are compared. The result is False if they differ, or if a
+    group has fewer than two blocks. It is True for other kinds of pairs and for all other metrics.
 
     Args:
         pair: The samples of both sides of the pair.

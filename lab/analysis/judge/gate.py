@@ -1,9 +1,9 @@
 """The judgement of a gate: each row of a comparison is a regression, passed or inconclusive against its bound.
 
-A gate compares a candidate with a base, and has a bound up to which worse still passes. A row is a regression if the
-comparison decided *worse* and the effect is beyond the bound, or if the candidate does not work where the base does. A row
-passes only if the interval of its effect lies within the bound. A row whose interval reaches beyond the bound is
-inconclusive, even if no difference was found. So is a row whose candidate failed in some blocks.
+A gate is a pass/fail check. It compares a candidate with a base, and has a bound on how much worse the candidate may be. A row
+is a regression if the comparison decided *worse* and the effect is beyond the bound, or if the candidate does not work and the
+base does. A row passes only if the interval of its effect lies within the bound. A row whose interval reaches beyond the bound is
+inconclusive, even if no difference was found. So is a row whose candidate failed in some blocks (repetitions).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Bounds:
         return self.regression if row.metric in metrics else None
 
     def concern(self, point: LoadPoint) -> bool:
-        """Return whether there is a bound for loads of a load point's kind: steady or disrupted loads."""
+        """Return whether there is a bound for the kind of load of a load point: steady, or disrupted."""
         return bool(self.more) if point.has_outcome else self.regression is not None
 
 
@@ -101,7 +101,7 @@ class GatedRow:
     said: str
     """The reason for this verdict."""
     do: str
-    """What to do about the row."""
+    """The advice what to do about the row."""
     close: bool = False
     """True if the row would be a regression but must be measured again, as it is close to its bound.
 
@@ -115,7 +115,7 @@ class GatedRow:
 
     @property
     def bound(self) -> str:
-        """The largest loss that this row of a gate lets pass, for people: `5 %`, or `0.5 s`."""
+        """The largest loss with which this row of a gate (pass/fail check) still passes, for people: `5 %`, or `0.5 s`."""
         return format_limit(self.row, self.limit)
 
     @property
@@ -125,7 +125,7 @@ class GatedRow:
 
     @property
     def worst(self) -> float | None:
-        """The largest loss that the interval of the row's effect allows, in the unit of the row's bound; None without an interval."""
+        """The largest loss within the interval of the row's effect, in the unit of the row's bound; None without an interval."""
         interval = self.row.estimate.interval if self.row.estimate else None
         return max(compute_loss(self.row, end) for end in interval) if interval else None
 
@@ -156,7 +156,7 @@ class Gate:
     missing: tuple[str, ...]
 
     def of(self, verdict: GateVerdict) -> list[GatedRow]:
-        """Return the rows with a given verdict, without rows that are only listed and left out of the gate's verdict."""
+        """Return the rows with a given verdict that count for the gate's verdict; rows that are only listed are left out."""
         return [row for row in self.rows if row.verdict == verdict and row.decides]
 
     @property
@@ -231,7 +231,7 @@ def format_limit(row: ComparedRow, limit: float) -> str:
 
 
 def classify_row(row: ComparedRow, limit: float) -> Case:
-    """Return where the effect in a row of a comparison lies relative to the row's bound, such as `worse` or `within` (see `Case`).
+    """Return where a row's effect lies relative to the row's bound, such as `worse` or `within` (see `Case`).
 
     Args:
         row: The row.
@@ -270,7 +270,7 @@ def choose_rows(
     """Choose the rows of a comparison that a gate judges against bounds.
 
     A row is left out if its load can never show its metric. If its effect gets no decision for another reason, the row
-    of another metric replaces it, unless the user named the metrics.
+    of another metric replaces it. It is not replaced if the user named the metrics.
 
     Args:
         comparison: The comparison.

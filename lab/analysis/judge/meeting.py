@@ -1,7 +1,8 @@
-"""The meeting of two runs: which of their loads are the same, and what must never be compared.
+"""The matching of two runs for a comparison: which of their loads are the same, and what must never be compared.
 
-Each run is taken apart into its cells: each arm at each point, with the generator that made its load. Arms of one run are compared as if
-the run met itself. Refused are runs of different targets, runs without a load in common, and systems that do different work.
+Each run is grouped into cells, the samples of each arm (variant) at each load point, with the generator that made the load. To
+compare arms of one run, the run is matched with itself. Refused are runs of different targets, runs without a load in common,
+and systems that do different work.
 """
 
 from __future__ import annotations
@@ -200,17 +201,17 @@ class ComparedRuns:
 
     @property
     def loads(self) -> list[LoadPoint]:
-        """The load points of the comparison: the steady ones of a single run, or those that two runs have in common.
+        """The load points of the comparison: all steady ones if two arms of one run are compared, or else those of both runs.
 
-        The choice of the compared metrics depends on them. For example, latency is not compared at a closed loop if
-        another point has an offered rate.
+        Which metrics are compared depends on them. For example, latency is not compared at a closed loop if another
+        point has an offered rate.
         """
         if not self.paired:
             return list(self.points.values())
         return [point for point in self.base.record.points if not point.has_outcome]
 
     def name(self, cell: ArmCell, base: ArmCell) -> str:
-        """Return the name of a side for a note: the name of its arm (variant) for one run, `base` or `other` for two runs.
+        """Return how a note names a side: by its arm (variant) within one run, or as `base` or `other` for two runs.
 
         Args:
             cell: The samples of the side to name.
@@ -231,7 +232,7 @@ class ComparedRuns:
         return before.manifests_sha256 == after.manifests_sha256
 
     def shared_baseline(self, base: Arm, other: Arm) -> str | None:
-        """Return the name of the baseline that two arms (variants) share: both runs have it, with equal manifests.
+        """Return the name of the baseline that two runs have in common with equal manifests, for an arm of each of them.
 
         Args:
             base: The arm of the first run, whose baseline is tried first.
@@ -249,7 +250,7 @@ class ComparedRuns:
         return None
 
     def remarks(self, base: ArmCell, other: ArmCell) -> Iterator[str]:
-        """Yield the notes about two sides of a comparison that hold for every metric, such as the number of missing blocks (repetitions)."""
+        """Yield the notes about two sides of a comparison that apply to every metric, such as missing blocks (repetitions)."""
         for cell in (base, other):
             if remark := _describe_missing(cell):
                 yield f"{self.name(cell, base)}: {remark}"
@@ -269,7 +270,7 @@ class ComparedRuns:
 
 
 def _describe_missing(cell: ArmCell) -> str:
-    """Describe why blocks (repetitions) of an arm (variant) have no result: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
+    """Describe why blocks (repetitions) of an arm have no result: `4 of 6 blocks: 1 invalid (steal), 1 block not measured`."""
     total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
     reasons = [f"{reason} {count}" if total > 1 else str(reason) for reason, count in cell.invalid.items()]
     parts = [

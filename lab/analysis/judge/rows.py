@@ -1,7 +1,7 @@
-"""The rows of a run, one for each arm at each point: its cell, its effects, and where absolute values mislead.
+"""The rows of a run's table, one for each arm at each load: its values, its effects, and where absolute values mislead.
 
-Table, Markdown, JSON, HTML and exhibits render these rows. The module does not decide (`effects` does), and it writes no sentences: the notes
-come from `lab.analysis.explain.notes`.
+Table, Markdown, JSON, HTML and exhibits render these rows. The module does not decide (`effects` does), and it writes no
+sentences: the notes come from `lab.analysis.explain.notes`.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class SummaryRow:
     effects: tuple[Effect, ...]
     pair: CellPair | None = None
     exhaustion: Exhaustion | None = None
-    """The time until this load would use up the proxy's local ports; None: it would not."""
+    """The time until this load would use up the proxy's local ports; None if it would not."""
     thirds: Thirds | None = None
     """The effects in each third of the samples of a sustained load; None for other loads, or if they are not known."""
     missing: MissingByOrder | None = None
-    """How invalid samples of the arm or its baseline depend on what was measured before; None: they do not.
+    """The dependence of invalid samples of the arm or its baseline on what was measured before; None if there is none.
 
-    If they do, that is the row's outcome, and no effect is judged.
+    A dependence is the row's outcome, and no effect is judged.
     """
     notes: tuple[str, ...] = ()
     """The notes to print with the row."""
@@ -72,15 +72,15 @@ class SummaryRow:
 
     @property
     def unsteady(self) -> UnsteadyArm | None:
-        """The changes of rate or CPU time within the samples of the row's arm (variant), or else of its baseline; None if all are steady.
+        """The changes of rate or CPU time within the samples of the row's arm, or else of its baseline; None if all are steady.
 
-        If there is such a change, no effect is computed.
+        If there is such a change, no effect of the arm (variant) is computed.
         """
         return self.cell.unsteady or (self.base.unsteady if self.base is not None else None)
 
     @property
     def samples(self) -> list[Sample]:
-        """The samples of the row's arm (variant) from which its results are computed: solo samples or, if it has none, samples in pairs.
+        """The samples of the row's arm (variant) that are used for results: solo samples or, without any, samples in pairs.
 
         A solo sample is measured alone, a pair is two arms measured at once. The result is empty for a load with a
         disruption, with streams of events or with WebSockets.
@@ -161,10 +161,10 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if every row has all planned samples, whether or not a verdict rests on them.
+        """True if every row of the table has all planned samples.
 
         A row needs a usable sample in every planned block (repetition), solo and on both sides of its pair. Two other
-        findings are as good: its samples are not steady, or their validity depends on what was measured before. The
+        findings are as good: the samples are not steady, or their validity depends on what was measured before. The
         direct reference (no proxy) is not checked, because no verdict needs it.
         """
         return all(
@@ -183,7 +183,7 @@ class Summary:
         return [row for row in self.rows if row.point.name == point.name]
 
     def control_of(self, row: SummaryRow) -> SummaryRow | None:
-        """Return the row of the control run: the same arm (variant) under the same load without the disruption; None without a control."""
+        """Return the row of the same arm (variant) under the same load without its disruption (control run); None without one."""
         control = find_control(self.points, row.point)
         return next(
             (candidate for candidate in self.rows if candidate.arm == row.arm and candidate.point == control), None

@@ -1,28 +1,30 @@
 """Rulings on whether an effect may be judged at all: why it may not, or which note goes with it.
 
-Rulings depend on what limited the rate, on what failed, and on what pairs show of known costs. The metric is chosen before the effect is
-known. The choice may depend on what was the limit and, if one side's number is only a bound, on which side is the faster one. It never
-depends on how large an effect is, so the probability of a false claim stays the same.
+Rulings depend on what limited the rate, on what failed, and on what pairs (two arms measured at once) show of known costs. The
+metric is chosen before the effect is known. The choice may depend on what was the limit. If one side's number is only a bound, it
+may also depend on which side is the faster one. It never depends on how large an effect is, so the probability of a false claim
+stays the same.
 
-- If the load generator was the limit of a closed loop, the number is partly the generator's. If it limited only the faster side, the
-  difference is real and at least that large: without the limit the faster side could only be faster.
-- A percentile of a closed loop counts whatever the generator's load, if the slower side dropped connections at a full queue in every block,
-  its percentile lies beyond the kernel's first retransmission (1 s), and the other's lies below half of it. No generator's own work makes
-  that difference.
-- Where errors are the subject and a hundredth or more failed in any sample, only the rate of good answers is judged: latencies are those of
-  answered requests. Fewer lie beyond p99 whatever they would have taken, and the answers' own p99 is lower only by their share of the
-  ranks. For p99.9 the bound is a thousandth.
-- Latency is judged at points with a rate, if the sweep has any: that of a closed loop follows from its throughput.
+- If the load generator was the limit of a closed loop, the number is partly the generator's. If it limited only the faster
+  side, the difference is real and at least that large: without the limit the faster side could only be faster.
+- A percentile of a closed loop is judged at any load of the generator in one case: the slower side dropped connections at a
+  full queue in every block, its percentile lies beyond the kernel's first retransmission (1 s), and the other side's lies below
+  half of it. The generator's own work cannot make that difference.
+- If errors are the subject of a load, and a hundredth or more of the requests failed in any sample, only the rate of good
+  answers is judged, because latencies are those of answered requests. If fewer failed, they all lie beyond p99, however long
+  they would have taken, and the answers' own p99 is lower only by their share of the ranks. For p99.9 the bound is a thousandth.
+- Latency is judged at points with a rate, if the sweep has any: at a closed loop, latency follows from the throughput.
 - The rate is judged at closed loops, where it is not given.
-- The catalogue says whether a metric is a latency. Any other ratio that is read off a sample is judged at any load, but not where the
-  generator was the limit: how it would grow in a faster loop is not known. CPU per request is judged there, too: it is a property of each
-  request, however many there are.
+- The catalogue says whether a metric is a latency. Any other ratio that is read off a sample is judged at any load, but not if
+  the generator was the limit: how it would grow in a faster loop is not known. CPU per request is judged even then, because it is
+  a property of each request, however many there are.
 
-`choose_metric` chooses the metric that stands for the primary one where that is not judged. Nothing stands for a latency that the generator limits:
-the proxy's CPU per request shows what more requests would cost, not how long a backend takes. A sweep with rates judges it.
+`choose_metric` chooses the metric that replaces the primary one if that one is not judged. A latency that the generator limits
+is not replaced: the proxy's CPU per request shows what more requests would cost, not how long a backend takes. A sweep with
+rates can judge this latency.
 
-The last section reads what committed pairs showed of known costs, and of a variant against itself. It decides whether a pair can be
-*equivalent*, and what a plan may promise elsewhere. A metric and a scheme without known costs recover nothing.
+The last section reads what committed pairs showed of known costs, and of a variant against itself. It decides whether a pair can
+be *equivalent*, and what a plan may promise elsewhere. A metric and a scheme without known costs recover nothing.
 """
 
 from __future__ import annotations
@@ -81,10 +83,10 @@ class Ruling:
 
 
 def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
-    """Return, as a set of answers, whether the load generator was the limit in all, some or none of the closed-loop samples.
+    """Return whether the load generator was the limit of closed-loop samples, as the set of the answers for all samples.
 
     Returns:
-        {True} if it was the limit in all of them, {False} if in none, {True, False} if in some. The set is empty
+        {True} if it was the limit of all of them, {False} if of none, {True, False} if of some. The set is empty
         without a closed-loop sample.
 
     """
@@ -92,7 +94,7 @@ def find_generator_limits(samples: Iterable[Sample]) -> set[bool]:
 
 
 def rule_on(metric: str, arm: ArmCell, base: ArmCell, points: Sequence[LoadPoint], pairs: bool = True) -> Ruling:
-    """Rule whether an arm's effect against its baseline in one metric gets a decision (is judged) at a steady load.
+    """Decide whether an arm's effect against its baseline in one metric may get a decision at a steady load.
 
     Args:
         metric: The metric's name in the catalogue.
@@ -238,7 +240,7 @@ def _find_middles(metric: str, arm: ArmCell, base: ArmCell, pairs: bool) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class PairNoise:
-    """How much one metric varied when a baseline was compared with itself, in the committed measurements of pairs (data/pairs).
+    """The noise of one metric when a baseline was compared with itself, in the committed measurements of pairs (data/pairs).
 
     Attributes:
         metric: The metric's name in the catalogue.
@@ -262,15 +264,15 @@ class PairNoise:
 def recovers(metric: str, scheme: Scheme) -> bool:
     """Return whether pairs (two arms measured at once) show all of a cost in a metric, by the committed measurements.
 
-    Variants with known amounts of needless work were measured for this.
+    For these, variants with known amounts of needless work were measured in pairs and alone.
 
     Args:
         metric: The metric's name in the catalogue.
         scheme: The kind of pair: interleaved slices, or both sides at once.
 
     Returns:
-        True if pairs show at least the share LEAST_SLOPE of the known costs; False if they show less, or if it was not
-        measured.
+        True if pairs show at least the share LEAST_SLOPE of the known costs, by the lower end of its 95 % interval.
+        False if this end is lower, or if it was not measured.
 
     """
     least = least_slope(read_pairs(), metric, scheme)
@@ -323,10 +325,9 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
 
 @cache
 def find_usual_gap() -> float | None:
-    """Return the usual upper limit of unexplained CPU time in a pair (two arms at once), as a share of the CPUs' busy time.
+    """Return the usual upper limit of the CPU time that no observed process explains while a pair (two arms at once) runs.
 
-    Unexplained is the busy time that no observed process used. The limit is the 95th percentile over the committed
-    pairs (data/pairs); None without any.
+    It is a share of the CPUs' busy time: the 95th percentile over the committed pairs (data/pairs). None without any.
     """
     gaps = [
         measurement.unexplained
@@ -339,9 +340,9 @@ def find_usual_gap() -> float | None:
 def list_committed_noise() -> list[PairNoise]:
     """Return how much each metric varied in the committed comparisons of baselines with themselves (data/pairs).
 
-    There is an entry for each baseline, load, metric and way of measuring: in the load's kind of pair (both at once),
-    or one after the other. It needs two complete rounds (repetitions), in which every measurement is valid. Loads that
-    were not measured in pairs have no entry.
+    There is an entry for each baseline, load, metric and way of measuring: both sides at once as a pair, or one after
+    the other. It needs two complete rounds (repetitions), in which every measurement is valid. Loads that were not
+    measured in pairs have no entry.
     """
     against_itself = [measurement for measurement in read_pairs() if measurement.variant == measurement.baseline]
     loads: dict[str, Scheme] = {

@@ -1,8 +1,8 @@
-"""The effect in each third of a sustained sample: what holds for minutes, and what only for the first seconds.
+"""The effect in each third of a sustained sample (a load of minutes): what lasts, and what only the first seconds show.
 
-From what was counted second by second, the module computes rates, CPU seconds per request, and effects for any part of the sample. If
-requests were not counted by the second, the bytes that the backend sent stand for them, or in older samples the backend's CPU time. Every
-text about such a sample has a note.
+Rates, CPU seconds per request and effects can be computed for any part of such a sample, from counts second by second. If
+requests were not counted, they are estimated from the bytes that the backend sent, or in older samples from the backend's CPU
+time. Every text about such a sample then has a note.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _sum_usage(usage: pl.DataFrame, role: str, column: str) -> dict[float, float
 
 @dataclass(frozen=True, slots=True)
 class Thirds:
-    """The effects of one arm (variant) against its baseline in each third of the time of their sustained samples (loads of minutes).
+    """The effects of an arm (variant) against its baseline in each third of the time of sustained samples (loads of minutes).
 
     Attributes:
         parts: Metric → the effects in the first, second and last third of the samples.
@@ -174,7 +174,7 @@ class Thirds:
         return "holds" if significant else "open"
 
     def settle(self, effect: Effect) -> Effect:
-        """Return the effect, or an inconclusive one if it is better or worse over whole samples but not in each third of them."""
+        """Return the effect; a difference over whole samples becomes inconclusive if not every third of them confirms it."""
         taken = effect.decision.resolved and self._fails(effect)
         return replace(effect, decision=Decision.INCONCLUSIVE) if taken else effect
 
@@ -216,12 +216,14 @@ class Thirds:
 
 
 def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
-    """Return the lasting changes of rate or CPU time within the sustained samples of one arm (variant) at one load; None without any."""
+    """Return the lasting changes of rate or CPU time within an arm's sustained samples at one load; None without any."""
     return find_unsteadiness([sample.steadiness.change if sample.steadiness else None for sample in samples])
 
 
 def compute_thirds(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
-    """Compute the effects of an arm (variant) against its baseline in each third of their sustained samples (loads of minutes).
+    """Compute the effects of an arm (variant) against its baseline in each third of their sustained samples.
+
+    A sustained sample has a load of minutes.
 
     Args:
         arm: Block (number of the repetition) → the sample used for the arm.

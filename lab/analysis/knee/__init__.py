@@ -1,1 +1,1 @@
-"""The knee: a search's trials → the highest rate that was served as it should be, and who was the limit."""
+"""The knee of a variant (the highest rate that it serves within its latency bound), and what was the limit there."""

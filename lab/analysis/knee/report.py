@@ -31,14 +31,14 @@ from lab.stats.knee_search import KneeFound, KneeNotFound, KneeSearchSettings, K
 from lab.stats.units import format_rate, format_seconds
 
 SWEEP = "knee"
-"""The name that a search is recorded with, where other runs have their sweep's name."""
+"""The name under which a search is recorded; other runs are recorded with the name of their sweep."""
 CONTRADICT = "contradict each other"
 """The words for a search whose trials contradict each other.
 
-Its trials stay as they are, so resuming it would show nothing more.
+If such a search is resumed, it shows nothing more, because its trials stay as they are.
 """
 SAME = ("connections", "page", "keepalive", "tls", "routes", "accept_encoding", "link_mbit", "traffic")
-"""The keys that a knee's load and a point placed at it must have in common: another page has another knee."""
+"""The keys that the load of a search and a point at a share of its knee must have in common: another page has another knee."""
 QUANTILE = 0.99
 SILENT = {
     Reason.GENERATOR_FAILED,
@@ -225,7 +225,7 @@ class KneeReport(Record):
 
 
 def build_search(conditions: KneeSearch) -> KneeSearchSettings:
-    """Convert the recorded conditions of a search for knees (highest rates within a latency bound) into the search's settings."""
+    """Return the settings of a search for knees (highest rates within a latency bound) from its recorded conditions."""
     return KneeSearchSettings(conditions.start_rps, conditions.precision, conditions.least_rps)
 
 
@@ -254,7 +254,7 @@ def list_trials(record: RunRecord, arm: str, samples: Iterable[Sample], histogra
 
 
 def choose_rate(record: RunRecord, trials: Sequence[RateTrial]) -> SearchStep | RateTrial:
-    """Return the next rate in a search for the knee (highest rate within the latency bound) of one variant, or how it ends.
+    """Return the next rate that a search for a variant's knee (highest rate within the latency bound) tries, or how it ends.
 
     Returns:
         The rate to try next, or the end of the search. If the system was broken in a trial, that trial, which also ends
@@ -402,11 +402,11 @@ def _find_commonest(values: Sequence[Value]) -> Value | None:
 
 
 def describe_difference(of_knee: LoadPoint, points: Sequence[LoadPoint]) -> str:
-    """Describe how the load of a search for the knee (highest rate within a latency bound) differs from loads at its share.
+    """Describe how the load of a search for the knee (highest rate within a latency bound) differs from loads of a sweep.
 
     Args:
         of_knee: The load of the search.
-        points: The load points of a sweep whose rate is a share of this knee.
+        points: The load points of the sweep whose rates are shares of this knee.
 
     Returns:
         The differences in keys that the knee depends on (SAME), such as the page; empty if there are none.

@@ -133,7 +133,7 @@ class Line:
 
     @property
     def unverified(self) -> bool:
-        """True if the successor's table says that nobody has checked the facts about this counterpart of ingress-nginx's setting."""
+        """True if nobody has checked the facts about this counterpart of an ingress-nginx setting (`unverified` in the table)."""
         return "unverified" in f"{self.default} {self.note} {self.source}"
 
     @property
@@ -245,9 +245,10 @@ class Migration:
 
 
 def find_streams(plan: MigrationPlan) -> Mapping[str, Sequence[str]]:
-    """Return kind of long answer (`lab.analysis.migration.table.STREAMS`) → the settings in the user's files that show it.
+    """Return kind of long answer (`events`, `websocket`, `grpc`) → the settings in the user's files that point to it.
 
-    Long answers are token streams, WebSockets and gRPC. A kind that no setting shows is left out.
+    Long answers are token streams, WebSockets and gRPC (`lab.analysis.migration.table.STREAMS`). A setting is a text such
+    as `proxy-buffering: off (shop/web)`. A kind without such a setting is left out.
     """
     annotations = ((line.key.removeprefix(PREFIX), line.text, line.ingress) for line in plan.migrations[0].annotations)
     reasons: dict[str, list[str]] = {}
@@ -258,7 +259,7 @@ def find_streams(plan: MigrationPlan) -> Mapping[str, Sequence[str]]:
 
 
 def _list_kinds(name: str, value: str) -> Sequence[str]:
-    """Return the kinds of long answers that a setting of ingress-nginx, by its name and value, shows to be behind it."""
+    """Return the kinds of long answers that a setting points to, by its name and value: `events`, `websocket` or `grpc`."""
     if name == "proxy-buffering":
         return ["events"] * (value.lower() == "off")
     if name in ("proxy-read-timeout", "proxy-send-timeout"):
@@ -487,7 +488,7 @@ def _read_default(row: CounterpartRow, value: str, values: Mapping[str, str]) ->
 
 
 def _find_direction(row: CounterpartRow, value: str, to: str, there: str) -> int:
-    """Compare the successor's default with ingress-nginx's value: 1 if the default is more (or true), -1 if less (or false), else 0.
+    """Compare the successor's default with ingress-nginx's value: 1 if it is more (or true), -1 if less (or false), else 0.
 
     Args:
         row: The row of the successor's table.

@@ -76,7 +76,7 @@ its build generates from the code, and the two aliases in internal/ingress/annot
 STREAMS: Mapping[str, str] = {"events": "token streams", "websocket": "WebSockets", "grpc": "gRPC"}
 """Sweep → the kind of long answer that it measures, in words."""
 COST = "cost of a request"
-"""What `read_seen` calls the cost of a successor that runs show at two rates, with its defaults."""
+"""The name in `read_seen` for the cost of a successor with its defaults, which runs show at two rates."""
 README, SEEN = Path(__file__).with_name("README.md"), "seen"
 _SEEN_ROW = re.compile(r"^\| (\S+) \| ([^|]+) \| ([^|]*) \| ([^|]*) \|$", re.MULTILINE)
 _EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
@@ -84,7 +84,7 @@ _EACH = re.compile(r"\{(\w+(?:,\w+)+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a key (setting of the ConfigMap) or annotation of ingress-nginx does, and how serious its loss is.
+    """The effect of a key (setting of the ConfigMap) or annotation of ingress-nginx, and how serious its loss is.
 
     Attributes:
         what: What it does, in words.
@@ -288,14 +288,17 @@ def read_rows(name: str) -> Iterator[Mapping[str, str]]:
 def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:
     """Return what measurements show of the differences between ingress-nginx and its successors.
 
-    Only differences are included whose row in a successor's table names a run (column `seen`) or a published claim (`claims`). The
-    kinds of long answers in the runs of the study `streams` (`STREAMS`) and the cost at two rates (`COST`) come in addition. The text is
-    read from a generated part of this folder's README. `just maintain readme` writes it from the runs and the claims, so that no number
-    is typed by hand and `just migrate` needs no run.
+    A difference is included if its row in a successor's table names a run (column `seen`) or a published claim (column
+    `claims`). Also included are the kinds of long answers (`STREAMS`) in the runs of the study `streams`, and the cost
+    at two rates (`COST`).
+
+    The text is read from a generated part of this folder's README. `just maintain readme` writes it from the runs and
+    the claims, so that no number is typed by hand and `just migrate` needs no run.
 
     Returns:
-        (name of the successor, key of ingress-nginx, setting of the successor, kind of long answer or `COST`) → (what committed runs show, each with
-        its target; the verdicts on the claims). Either text may be empty.
+        (name of the successor, subject of the difference) → (what committed runs show, each with its target; the
+        verdicts on the claims). The subject is a key of ingress-nginx, a setting of the successor, a kind of long
+        answer, or `COST`. Either text may be empty.
 
     """
     part = README.read_text(encoding="utf-8").partition(f"<!-- generated: {SEEN} -->")[2].partition("<!-- end -->")[0]

@@ -179,7 +179,7 @@ def _convert_buffers(value: str) -> str:
 
 
 def _refuse_matches(refused: str, value: str, reason: str) -> str:
-    """Return a value unchanged, unless a pattern matches all of it.
+    """Return a value unchanged, or raise an error if a pattern matches all of it.
 
     Args:
         refused: The regular expression of the values to refuse.

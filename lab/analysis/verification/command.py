@@ -20,7 +20,7 @@ _HEAD = re.compile(
 )
 """The form of a head that curl can send."""
 _QUOTED = re.compile(r"[{}\[\]\\^|\"<>'`#]|^[^/]")
-"""What curl would change in the path of a URL."""
+"""The characters and beginnings of a URL path that curl would change."""
 
 
 @cache
@@ -70,7 +70,7 @@ def _write_curl(request: RawRequest, match: re.Match[str], headers: list[tuple[s
 
 
 def _write(text: str, quote: Callable[[str], str]) -> str:
-    """Quote a text for a shell; 200 or more equal letters in a row become a command that writes them, to keep the line short.
+    """Quote a text for a shell; a command replaces each row of 200 or more equal letters, to keep the line short.
 
     Args:
         text: The text.

@@ -1,13 +1,14 @@
 """The comparison of what two systems make of the same requests, and what a difference means to whom.
 
-An exchange becomes aspects, such as `client status` → `200` or `backend header x-real-ip` → `{client}`; two exchanges differ in those
-aspects that are unlike. What differs with every request anyway (addresses, dates, ids, the host and path of the request itself) is
-replaced by its name in braces first, so that equal differences of many requests become one.
+An exchange (a request, its answer and what the backend received) is described by aspects, such as `client status` → `200` or
+`backend header x-real-ip` → `{client}`. Two exchanges differ in the aspects whose values are unequal. Some values differ with
+every request: addresses, dates, ids, the host and path of the request itself. They are first replaced by names in braces, so
+that equal differences of many requests become one.
 
-If the status or the Service that was reached differs, everything else follows from it, and is not listed.
+If the status or the reached Service differs, everything else follows from this difference, and is not listed.
 
-    aspects.tsv   which settings of ingress-nginx an aspect is about, how the migration tables speak of it, and its consequence where
-                  that is not to be seen from the aspect itself
+    aspects.tsv   which settings of ingress-nginx an aspect is about, how the migration tables speak of it, and its consequence if
+                  the aspect itself does not show it
     verified.tsv  the differences that verifications found and no other row of a migration table names; `--learn` adds to it
 """
 
@@ -38,7 +39,7 @@ CONSEQUENCES: tuple[Consequence, ...] = get_args(Consequence)
 ABSENT = "–"
 ASPECTS, VERIFIED = Path(__file__).with_name("aspects.tsv"), Path(__file__).with_name("verified.tsv")
 MIN_LETTERS = 3
-"""The letters that a value has at most which is too short to be recognised in another one."""
+"""The largest number of letters in a value that is too short to be recognised in other values."""
 EXCEPTED = frozenset({"date", "age", "expires", "content-length", "transfer-encoding", "connection", "keep-alive"})
 """The headers of answers that are not compared as such: those of time, and those that `framing` and `connection` stand for."""
 EXCEPTED_OF_REQUESTS = frozenset({"content-length", "transfer-encoding", "connection", "x-lab-kept"})
@@ -55,7 +56,7 @@ _RANDOM = (
     (re.compile(r"\b\d{10}\.\d+\.\d+\.\d+\|?"), "{number}"),
 )
 _CLIMBS = re.compile(r"\.\.|%2e|%2f|//|\\|%5c", re.IGNORECASE)
-"""What a path has by which it may mean another one to a backend."""
+"""The parts of a path that may make it another path for a backend."""
 _FOLLOWS_COMPRESSION = (
     "client body",
     "client framing",
@@ -155,7 +156,8 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
         aspects["client error page"] = f"{answer.header('content-type') or 'no type'}" if answer.body else "empty"
     else:
         aspects["client framing"] = answer.framing
-        aspects["client body"] = _describe_body(answer)
+        coding = answer.header("content-encoding")
+        aspects["client body"] = f"encoded: {coding}" if coding else f"{len(answer.body)} bytes"
     for received in exchange.received[:1]:
         aspects |= {
             "backend method": received.method,
@@ -190,11 +192,6 @@ def describe_reached(received: Sequence[Received]) -> str:
         return "no backend"
     counts = Counter(item.service for item in received)
     return ", ".join(service if number == 1 else f"{service} {number} times" for service, number in counts.items())
-
-
-def _describe_body(answer: Answer) -> str:
-    coding = answer.header("content-encoding")
-    return f"encoded: {coding}" if coding else f"{len(answer.body)} bytes"
 
 
 def _group(headers: Headers) -> dict[str, str]:
@@ -320,8 +317,8 @@ def read_table(table: Path) -> tuple[dict[str, str], ...]:
 def add_verified(system: str, differences: Iterable[Difference]) -> int:
     """Add a successor's new differences from ingress-nginx to the table `verified.tsv`, and return how many were added.
 
-    New are those that neither the table nor the migration of the user's settings names. Differences that a request from
-    the user's own file of requests shows are left out.
+    A difference is new if neither the table nor the migration of the user's settings names it. Differences that a
+    request from the user's own file of requests shows are left out.
     """
     new = [item for item in differences if not item.known and "yours" not in item.cases]
     with VERIFIED.open("a", encoding="utf-8", newline="") as file:
@@ -347,9 +344,10 @@ def _find_row(aspect: str, case: str) -> Mapping[str, str]:
 def _find_known(
     key: str, aspect: str, request: RawRequest, row: Mapping[str, str], migration: Migration | None
 ) -> tuple[str, str]:
-    """Return the place in the migration table that names a difference, and the setting that removes the difference.
+    """Return what names a difference already (a key, default or note of the migration), and the setting that removes it.
 
-    Both texts are empty if the difference is new.
+    If only an earlier verification found the difference, the first text is `found before by a verification`. The first
+    text is empty if the difference is new. The second text is empty if no such setting is known.
 
     Args:
         key: The difference in words (`Difference.key`).
@@ -411,7 +409,7 @@ def _normalise(target: str) -> str:
 
 
 def _weigh_answers(left: Exchange, right: Exchange) -> Consequence:
-    """Return the consequence of another status, or of another Service that is reached: `breaks`, `protection` or `clients`.
+    """Return the consequence if answers differ in status or come from different Services: `breaks`, `protection`, `clients`.
 
     `breaks` means that requests fail, `protection` that something is open that was guarded, `clients` that clients see
     it.

@@ -1,10 +1,10 @@
-r"""The requests of a verification: from the paths and annotations of Ingresses, from the catalogue of edge cases, and from a user's file.
+r"""The requests of a verification: from a user's Ingresses, from a catalogue of edge cases, and from a user's file of requests.
 
     RoutedPath(host="shop.example", path="/api", kind="Prefix", …)  →  GET /api, GET /api/, GET /apix, GET /API, GET /%61pi, …
     catalogue.tsv: `double-slash  GET //a HTTP/1.1\r\nHost: {host}\r\n  …`  →  one request
 
-The heads in the catalogue have Python's escapes; {host} is the host of the catalogue's own route, and {limit} and {beyond} are the
-largest body that ingress-nginx takes, and one byte more.
+The heads in the catalogue have Python's escapes; {host} is the host of the catalogue's own route. {limit} is the size of the
+largest body that ingress-nginx accepts, and {beyond} is one byte more.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def make_request(
 
 
 def generate(paths: Sequence[RoutedPath]) -> Iterator[RawRequest]:
-    """Yield the requests that verify a user's Ingresses: for every path, every host, and every annotation that they can show."""
+    """Yield the requests that verify a user's Ingresses: some for each path, each host, and each annotation with an effect."""
     hosts = {path.sent_host: path for path in reversed(paths)}
     for path in (path for path in paths if path.sample):
         siblings = [other for other in paths if other.host == path.host and other.path != path.path]
@@ -182,7 +182,7 @@ def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
 
 
 def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
-    """Yield the requests that show the effect of the annotations on a route's Ingress, such as one for each canary header."""
+    """Yield the requests that show the effect of annotations on a route's Ingress, such as one with the header of a canary."""
     notes = path.annotations
     header, cookie = notes.get("canary-by-header"), notes.get("canary-by-cookie")
     allowed = notes.get("cors-allow-origin", "*").split(",")[0].strip().replace("*.", "any.")
@@ -212,7 +212,7 @@ def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
                 f"auth-{word}",
                 f"a name with the {word} password",
                 "auth-type",
-                {"headers": {"Authorization": _sign(secret)}},
+                {"headers": {"Authorization": f"Basic {base64.b64encode(f'{USER}:{secret}'.encode()).decode()}"}},
             )
             for word, secret in passwords
         ),
@@ -256,10 +256,6 @@ def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
     others += [("from-to-www-redirect", www)] * (notes.get("from-to-www-redirect") == "true")
     for key, host in others:
         yield make_request(key, f"another name of a host, by {key}", host, path.sample, keys=(f"@{key}",))
-
-
-def _sign(password: str) -> str:
-    return f"Basic {base64.b64encode(f'{USER}:{password}'.encode()).decode()}"
 
 
 def _first(ranges: str) -> str:

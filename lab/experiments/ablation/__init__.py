@@ -1,1 +1,1 @@
-"""Ablations: the runs that measure the knobs of a variant one at a time and cumulatively, and their folder."""
+"""Ablations: series of runs that measure the knobs (settings) of a variant or study, one at a time and cumulatively."""

@@ -1,10 +1,11 @@
-"""The folder of an ablation, next to its runs; and these runs, which are checked before the first one begins.
+"""The folder of an ablation, and the preparation of its runs; all of them are checked before the first one begins.
 
     data/runs/<ablation>/ablation.json   subject, steps, and its runs in order: sweep, variants, run or null
                          manifests/      the checkout's manifests when it began, and the overlays made for it
 
-Each run of an ablation is a run like any other. The copy of the manifests lets the runs continue after Ctrl-C, after a
-reboot, and after a change of the checkout. Nothing is measured here.
+An ablation measures the knobs (settings) of a variant or study, one at a time and cumulatively. Each of its runs is an
+ordinary run with its own folder in data/runs. The copy of the manifests lets the runs continue after Ctrl-C, after a
+reboot, and after a change of the checkout. Nothing is measured in this module.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class AblationStore:
             replace_file(self.folder / ABLATION, json_bytes(record))
 
     def note_run(self, sweep: str, run: str) -> None:
-        """Write into the ablation's record which run measures a sweep, when this run begins.
+        """Add the id of a run that is about to begin to the ablation's record, as the run that measures a sweep.
 
         Args:
             sweep: The name of the sweep (a list of load points).
@@ -78,7 +79,7 @@ class AblationStore:
 
 
 def is_ablation(name: str) -> bool:
-    """Return whether an ablation of this name is stored; a name with a slash is the path of its folder."""
+    """Return whether a name is that of a stored ablation (a series of runs); a name with a slash is the path of its folder."""
     return has_file(Path(name) if "/" in name else runs_folder() / name, ABLATION)
 
 
@@ -99,7 +100,7 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
         label: The middle part of the folder's name, between its time and a random number.
 
     Yields:
-        (path of the copied manifests, function that keeps the folder).
+        (path of the copied manifests, function that prevents the removal of the folder).
 
     """
     folder = runs_folder() / new_id(label)
@@ -110,15 +111,16 @@ def new_manifests(label: str) -> Iterator[tuple[Path, Callable[[], object]]]:
 
 
 def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None = None) -> str | None:
-    """Return why a target cannot run a variant, or a sweep's disruptions on it and its baseline; None if it can.
+    """Return the reason why a target cannot run a variant on any machine; None if it can.
 
-    A reason that lies in this machine alone, such as too few CPUs, does not count.
+    Reasons that apply only to this machine, such as too few CPUs, are ignored.
 
     Args:
         manifests: The folder of manifests.
         target: The target.
         name: The name of the variant.
-        sweep: The name of the sweep (a list of load points); None: no disruptions.
+        sweep: The name of a sweep (a list of load points). If it has disruptions, streams or WebSockets, the target must also be
+            able to run these, with the variant and with its baseline. None: only the variant is checked.
 
     """
     points = [point for point in load_sweep(sweep)[1].expanded() if point.has_outcome] if sweep else []
@@ -139,7 +141,8 @@ def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None =
 def write_overlays(manifests: Path, variants: Sequence[CumulativeVariant]) -> None:
     """Write an overlay (a folder with a kustomization) for each variant that has none. Overlays of an earlier call are removed first.
 
-    All are written before any variant is rendered, so that each variant is rendered only once.
+    A variant named `ROOT+KNOB` needs no overlay. All overlays are written before any variant is rendered, so that each variant is
+    rendered only once.
     """
     for folder in (manifests / "overlays").glob("*-upto-*"):
         if not (MANIFESTS / "overlays" / folder.name).exists():

@@ -1,18 +1,18 @@
-"""The plan of an ablation: which knobs of a subject are measured one at a time or cumulatively, and in which runs.
+"""The plan of an ablation: which knobs (settings) of a subject are measured one at a time or cumulatively, and in which runs.
 
-The subject is a variant or a study. Every knob is measured in the sweep that its hypothesis names, against the baseline
-of its hypothesis:
+The subject is a variant or a study. Every knob is measured in the sweep (list of load points) that its hypothesis names:
 
-- one at a time: in the overlay that adds this knob and no other, or else on the root alone. An overlay of the subject
-  comes first. Among the other overlays the nearest to the root counts, if at most one knob lies between (`backlog` on
-  `backlog-128`);
-- cumulatively: the root with all knobs up to this one, in the order of the overlays. Some knobs are measured only one
-  at a time: those that add nothing there, or are not measurable here; those that a study has only for comparison with
-  its own (a slow disk); and those that set the same thing to different values (their read-backs have one subject). If
-  one of the latter is compared with the other, it stays and the other leaves.
+- one at a time: in a variant that adds only this knob to its baseline. This is an overlay of the subject, or else
+  another overlay with at most one knob between its baseline and the root (such as `backlog` on `backlog-128`), or else
+  the root with this knob;
+- cumulatively: in a variant that adds all knobs up to this one to the root, in the order of the overlays.
 
-There is one run per sweep. The module is pure except for reading overlays and knobs: its caller decides whether a
-variant is possible and measurable.
+Some knobs are measured only one at a time: knobs that are refused in the cumulative variant or not measurable here;
+knobs that a study needs only for comparison with its own (a slow disk); and knobs that set the same thing to different
+values. If the baseline of such a knob has the other knob, the former is measured cumulatively, too, and the latter is not.
+
+There is one run for each sweep. The module reads overlays and knobs, and has no other effects. Its caller decides
+whether a variant is possible and measurable.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ Such a function writes the overlays of the variants that have no folder.
 def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list[OwnedKnob]:
     """Return the knobs (settings) of some variants: those that each adds to its baseline, those of this baseline, and so on.
 
-    Each variant stands at the end of a chain of baselines, which begins with a root (a variant without a baseline). A knob appears once for
-    each root. For each variant, the knobs nearest to the root come first.
+    Each variant is the last of a chain of variants, in which each has the one before it as its baseline. The first of them is
+    the root, which has no baseline. A knob appears once for each root. For each variant, knobs nearest to the root come first.
 
     Args:
         names: The names of the variants.
@@ -106,9 +106,9 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
 def find_solo_overlay(owned: OwnedKnob, overlays: Sequence[Overlay]) -> Overlay | None:
     """Return an overlay (a variant with manifests of its own) that adds only the given knob to its baseline; None if there is none.
 
-    Without such an overlay, the caller has to add the knob to the root. The first suitable overlay among the knob's
-    owners is taken. Otherwise it is the one nearest to the root, with at most one other knob between them. For a knob
-    that is not measured cumulatively (`OwnedKnob.cumulative`), only its owners count.
+    The first suitable overlay among the knob's owners is returned. Otherwise it is the suitable overlay that is nearest
+    to the root (the variant at the beginning of its chain of baselines), with at most one other knob between them. If
+    the knob is not measured cumulatively (`OwnedKnob.cumulative`), only its owners are searched.
 
     Args:
         owned: The knob.
@@ -249,7 +249,7 @@ def overlays_of(manifests: Path) -> list[Overlay]:
 def _find_clashes(knobs: Sequence[OwnedKnob], overlays: Sequence[Overlay]) -> dict[tuple[str, str], list[str]]:
     """Return which knobs (settings) cannot be combined: (root, knob) → the other knobs that set the same thing to another value.
 
-    Knobs in the baseline of a knob are left out, since the knob is compared with exactly this baseline.
+    A knob does not clash with the knobs of its own baseline, since it is compared with exactly this baseline.
 
     Args:
         knobs: The knobs of the ablation's subject.

@@ -1,8 +1,9 @@
-"""The way from a request (variants, sweep, target) to a run that can be measured; everything is checked beforehand.
+"""The preparation of a run: it checks a request (variants, sweep, target), and turns it into a plan that can be measured.
 
     load_request → find_measurable → probe_points → design_run
 
-Each step receives the results of the earlier steps, and questions the target only through the target's protocol.
+Each step receives the results of the earlier steps. The steps use the target only through the methods of the class
+`Target`.
 """
 
 from __future__ import annotations
@@ -47,20 +48,21 @@ class PreparedRun:
     chosen: Mapping[str, ChosenGenerator]
     """The generator of each point's load, by the point's name."""
     to_probe: tuple[LoadPoint, ...] = ()
-    """The points that a probe must try before the first sample, to see if the target carries them on two sides."""
+    """The load points that must be tried before the first sample, to see if two systems at once can serve them on the target."""
 
     @property
     def design(self) -> Design:
-        """The design of the run: how often each thing is measured, and which effects the run can detect."""
+        """The design of the run: how often each variant is measured at each load point, and which effects the run can detect."""
         return self.record.designed
 
 
 def prepare(
     request: BenchRequest, target: Target, command: Sequence[str], trials: ProbeTrials | None = None
 ) -> PreparedRun:
-    """Load and check everything that a run needs; start and write nothing, except through `trials`.
+    """Load and check everything that a run needs, and return the prepared run.
 
-    Variants that are not measurable here are left out and recorded.
+    No system is started and nothing is written, except by `trials`. Variants that are not measurable here are left out, and
+    recorded with the reason.
 
     Args:
         request: The request.

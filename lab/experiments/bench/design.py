@@ -1,10 +1,10 @@
-"""The design of a run, decided before its first sample: worker generations, blocks, pairs, solo samples, promises.
+"""The design of a run, made before its first sample: how often everything is measured, and which effects the run can detect.
 
-    what can be measured here → generations → generators → blocks → slots → run.json with its `Design` (lab/model/design.py)
+    what can be measured here → worker generations → load generators → blocks → order → run.json with its `Design`
 
 The design uses the noise of earlier runs (`lab.analysis.past`) and the committed variance components
-(`lab.analysis.levels`). It never guesses: if the noise of this machine is unknown, the number of blocks for an effect
-is unknown too, and the error names the command that measures the noise.
+(`lab.analysis.levels`). It does not guess. If the noise of this machine is unknown, no number of blocks can be computed
+for an effect. The error then names the command that measures the noise.
 """
 
 from __future__ import annotations
@@ -294,9 +294,9 @@ def _choose_blocks(
 
 
 def _past_of(base: str, loaded: LoadedRequest, record: RunRecord, target: Target, load: str) -> Past:
-    """Return how noisy a baseline is at these loads, as earlier runs show it.
+    """Return the noise of a baseline at the loads of a run, from earlier runs on this machine.
 
-    Without an earlier run on this machine, it is what committed measurements of the noise show.
+    Without such a run, the noise is taken from committed measurements on another machine.
 
     Args:
         base: The name of the baseline.
@@ -306,7 +306,7 @@ def _past_of(base: str, loaded: LoadedRequest, record: RunRecord, target: Target
         load: The options of the load, for the command in the error.
 
     Raises:
-        UsageError: Neither source shows the noise.
+        UsageError: The noise is not known from either source.
 
     """
     covering = [past for past in find_past_runs(record) if past.covers({base: record.variants[base].manifests_sha256})]

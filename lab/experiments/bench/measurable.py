@@ -1,4 +1,4 @@
-"""The part of a request that a target can measure: facts, loads, generators and variants, as arms and a record."""
+"""The part of a request that a target can measure: its variants, loads and load generators, and the beginning of run.json."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from lab.targets.survey import survey_target
 
 K6_ROWS_NOTE = "k6 wrote rows of its own beside, which cost it CPU"
 CARRIED_RPS_PER_CPU = 1000.0
-"""The requests per second and CPU, of both sides together, that machines divided by the lab carry without a probe.
+"""The rate, in requests per second and CPU of two systems together, up to which no probe is needed.
 
-On two CPUs all committed concurrent pairs at 1,000 req/s per side are valid (data/reference, local and apiserver).
-Clusters are always probed.
+A probe tries whether two systems at once can serve a load. Machines whose CPUs the lab divides can serve this rate: on
+two CPUs all committed concurrent pairs at 1,000 req/s per side are valid (data/reference, local and apiserver). On
+clusters every rate is probed.
 """
 
 
@@ -67,7 +68,7 @@ class MeasurableRun:
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     """The endpoint of the load, by variant and point."""
     to_probe: tuple[LoadPoint, ...] = ()
-    """The points with an offered rate and pairs, for which it is unknown whether the target can carry two sides."""
+    """The load points with an offered rate and pairs; it is unknown whether two systems at once can serve them on the target."""
 
 
 def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str]) -> MeasurableRun:
@@ -141,11 +142,11 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
     """Return the record of a variant, adapted to what the request compares the variant with.
 
     In an A/A run the variant is its own baseline. So the record has no settings that a user could apply, no load for them, and no
-    shared-resource cost. If the request names another baseline (`--against`), it has no settings to apply either.
+    shared-resource cost. If the request names another baseline (`--against`), the record has no settings to apply either.
 
-    Comparisons are usually decided by pairs (two variants measured at once). They are decided by solo samples (each variant has the machine
-    alone) if the two may differ in a shared-resource cost, of which a pair shows too little, or if one of them cannot run beside a second
-    system.
+    The record also determines how a comparison is decided. Usually this is by pairs (two variants measured at once). It is by
+    solo samples (each variant has the machine alone) in two cases: if the variants may differ in the use of a resource that
+    two systems on one machine share, or if one of them cannot run at the same time as a second system.
 
     Args:
         loaded: The request with its loads and variants.
@@ -177,16 +178,16 @@ def _build_record(loaded: LoadedRequest, name: str, unpaired: Mapping[str, str])
 def place_at_knee(
     points: Sequence[LoadPoint], knee: str | None, baselines: Sequence[str], target: str
 ) -> tuple[tuple[LoadPoint, ...], AtKnee]:
-    """Compute the rates of load points whose rate is given as a fraction of a knee (the highest rate within the latency bound).
+    """Compute the rates of load points whose rate is given as a fraction of a knee (the highest rate within a latency bound).
 
-    All arms (variants) of a run are measured at the same absolute rates, which follow from the knee of their baseline. So the run shows
-    which arm answers faster under one load.
+    All variants of a run are measured at the same rates, which are computed from the knee of their baseline. So the run shows
+    which variant answers faster under the same load.
 
     Args:
         points: The load points.
         knee: Either the knee itself, as a number of requests per second. Or the name of a run that searched for it, with the same load
             and target. None: the user gave neither, which is an error.
-        baselines: The baselines of the request. The first one that has a knee in that run is taken.
+        baselines: The baselines of the request. The knee of the first baseline that has one in that run is used.
         target: The name of the target.
 
     Returns:
@@ -237,7 +238,10 @@ def _read_knee(
 
 
 def _format_options(point: LoadPoint) -> str:
-    """Return the options with which `just knee` makes this load; parts of the load for which it has no option are left out."""
+    """Return the options with which `just knee` makes a load, such as ` --connections 64 --close`.
+
+    Options with their default value are left out, and so are parts of the load for which there is no option.
+    """
     options = f" --connections {point.connections}" if point.connections != 100 else ""
     options += f" --page {point.page}" if point.page != "1kB.bin" else ""
     options += f" --tls {point.tls}" if point.tls != "routed" else ""
@@ -251,8 +255,8 @@ def _format_options(point: LoadPoint) -> str:
 def choose_generator(point: LoadPoint, target: Target, k6_out: Out | None = None) -> ChosenGenerator:
     """Return the load generator for a load point as it is installed on the target, or a substitute for it.
 
-    A substitute is used if the requested generator is not installed there and the load has an offered rate (open loop). With `routes =
-    "all"`, the number of routes is not known yet, because no system is up. It is taken as more than one.
+    A substitute is used if the requested generator is not installed there and the load has an offered rate (open loop). If the
+    load goes to all routes (`routes = "all"`), their number is not known before a system is up, so more than one is assumed.
 
     Args:
         point: The load point (one load of a sweep).
@@ -298,7 +302,10 @@ def refuse_loads(
 
 
 def generator_record(used: ChosenGenerator) -> dict[str, str | None]:
-    """Return a load generator as run.json records it: its name, version, and the generator that it replaces."""
+    """Return a load generator in the form of run.json: its name, its version, and the generator that it replaces (None: none).
+
+    For k6 there is also the form of its own output, if this is stored.
+    """
     return {
         "name": used.generator.name,
         "version": used.version,

@@ -1,9 +1,9 @@
-"""The probe of what a target can carry on two sides at once, made before a plan is fixed.
+"""A probe before a run: short trials of the rates that two systems at once can serve on the target.
 
-Two generators at an offered rate share CPUs with two proxies and two backends. If that is more than a machine has,
-every concurrent pair of a run is lost. So a few seconds of the load itself run on two systems of the baseline, and the
-rate is lowered until both sides achieve it. If none of the tried rates is carried, the arms are measured one after
-the other.
+A run measures pairs: two variants at the same time. Two load generators at an offered rate then share CPUs with two
+proxies and two backends. If the machine has too few CPUs, every pair of the run is invalid. So two systems of the
+baseline get a few seconds of the load beforehand, and the rate is lowered until both achieve it. If they achieve none of
+the tried rates, the variants are measured one after the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lab.targets.base import Target
 
 MAX_TRIALS = 3
 SPARE = 0.75
-"""The share of an overloaded pair's achieved rate that is tried next, where it is below half of the offered rate."""
+"""The next rate to try, as a share of the rate that two overloaded systems achieved, but at most half of the offered rate."""
 LEAST_RPS = 100.0
 """The lowest rate that is tried: below it, the proxy would be nearly idle."""
 LOAD_S, WARM_UP_S = 3.0, 1.0
@@ -112,10 +112,10 @@ def probe_of(point: LoadPoint, trial_of: TrialOf) -> Probe:
 
 
 def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
-    """Judge from two samples that were measured at once whether both systems achieved the offered rate.
+    """Judge whether two systems that were loaded at once both achieved the offered rate.
 
-    They did if each achieved at least the share `MIN_ACHIEVED` of the rate, no request was dropped, and no load generator's CPU was as busy
-    as `BUSY`.
+    Three conditions must hold. Each system achieved at least the share `MIN_ACHIEVED` of the rate. No request was dropped. The
+    CPU use of each load generator was below `BUSY`.
 
     Args:
         rate_rps: The offered rate of each system, in requests per second.
@@ -141,9 +141,9 @@ def judge_trial(rate_rps: float, samples: Sequence[Sample]) -> ProbeTrial:
 
 @contextmanager
 def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, out: Out | None) -> Iterator[TrialOf]:
-    """Bring up two systems of a variant, and yield a function that loads both at once.
+    """Bring up two systems of a variant for the duration of a `with` statement, and yield a function that loads both at once.
 
-    A trial is at most LOAD_S long, with at most WARM_UP_S of warm-up. Nothing is stored.
+    Each call of the function is a trial of at most LOAD_S seconds, after at most WARM_UP_S seconds of warm-up. Nothing is stored.
 
     Args:
         say: Receives a line for the user.
@@ -175,7 +175,7 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
 
 
 def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> MeasurableRun:
-    """Return the run with the rates of its probes, which are trials of the rates that two systems at once can serve.
+    """Return the run with the rates that two systems at once can serve, as its probes (short trials of its loads) show them.
 
     If two systems at once achieved no rate, the load is marked to be measured with one variant at a time, at the rate of the last trial. A
     new rate also replaces the old one in the name of its load point, unless another load point has that name.
@@ -214,10 +214,10 @@ def _apply_probes(run: MeasurableRun, probes: Mapping[str, Probe]) -> Measurable
 
 
 def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: LoadPoint) -> Probe | None:
-    """Return the probe of a load (trials of two systems at once) from a recent comparable run; None if there is none.
+    """Return the probe of the same load (short trials on two systems at once) from a recent comparable run; None without one.
 
-    A run is comparable if it has the same target, the same manifests of the variant and the same facts of the machine. The load is the same
-    if its name and rate are equal.
+    A run is comparable if it has the same target, the same manifests of the variant and the same facts about the machine. Two
+    loads are the same if their names and rates are equal.
 
     Args:
         run: The run, which has the facts of the machine.

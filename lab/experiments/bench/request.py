@@ -1,6 +1,6 @@
-"""The request of the command line, and the files that it names: the sweep, the variants and their baselines.
+"""The request to measure variants, as the command line states it, and the loading of the sweep and the variants that it names.
 
-Nothing here depends on a target.
+No function of this module uses a target.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Resolve:
 
 
 def parse_resolve(text: str) -> Resolve:
-    """Parse the text of `--resolve`: a percentage, and a metric or none: `5%`, `2.5 %,rate`.
+    """Parse the value of the option `--resolve`: a percentage and optionally a metric, such as `5%` or `2.5 %,rate`.
 
-    The sign may be left out of a number from 1 on: `5` is 5 %.
+    The sign `%` may be left out if the number is 1 or more: `5` is 5 %.
 
     Raises:
         UsageError: The text has another form, the percentage is not in (0, 100], or the metric is unknown.
@@ -128,9 +128,9 @@ class LoadedRequest:
     against: Mapping[str, str | None]
     """The variant that each requested variant is compared with; None for no comparison."""
     variants: Mapping[str, Variant]
-    """The requested variants, the variants they are compared with, and the direct reference."""
+    """The requested variants, the variants that they are compared with, and the direct reference, by name."""
     reference: str | None
-    """The direct reference; None where all points are disrupted (it has nothing to disrupt), or some use TLS."""
+    """The name of the direct reference (the backend without a proxy); None if all points are disrupted, or if some use TLS."""
 
     @property
     def baselines(self) -> dict[str, str]:
@@ -144,11 +144,11 @@ class LoadedRequest:
 
 
 def load_request(request: BenchRequest) -> LoadedRequest:
-    """Read the sweep (a list of load points) of a request, and render its variants.
+    """Read the sweep (a list of load points) of a request, and render the manifests of its variants and their baselines.
 
     Raises:
-        UsageError: The request cannot be carried out; the error is the first fault. For example, one request must not have both systems as
-            shipped and systems that are configured for equal work.
+        UsageError: The request cannot be carried out; the error is the first fault. For example, systems as shipped and systems
+            that are configured for equal work must not be in one request.
 
     """
     manifests = request.manifests or MANIFESTS
@@ -197,9 +197,9 @@ def load_request(request: BenchRequest) -> LoadedRequest:
 
 
 def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
-    """Return the fixtures that these load points need: components of manifests/fixtures that are added to every variant.
+    """Return the names of the fixtures that load points need: components of manifests/fixtures that are added to every variant.
 
-    Disruptions, mixes of requests, uploads, streams of events, WebSockets and gRPC calls need them.
+    Disruptions, mixes of requests, uploads, streams of events, WebSockets and gRPC calls need them, for example another backend.
     """
     fixtures = [name for point in points if point.disturbance is not None for name in point.disturbance.fixtures]
     fixtures += [FIXTURE for point in points if point.traffic is not None]
@@ -210,10 +210,10 @@ def fixtures_of(points: Sequence[LoadPoint]) -> tuple[str, ...]:
 
 
 def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
-    """Return the sweep (list of load points) for a request that names none.
+    """Return the name of the sweep (list of load points) for a request that names no sweep.
 
-    It is the sweep that the variants' hypotheses name, if it has a disruption, streams or gRPC calls: no other load would show their
-    effect. Otherwise it is DEFAULT_SWEEP.
+    It is the sweep that the variants' hypotheses name, if this has a disruption, streams or gRPC calls, as another load would
+    not show the effect. Otherwise it is DEFAULT_SWEEP.
 
     Raises:
         UsageError: The hypotheses name several sweeps.

@@ -1,1 +1,1 @@
-"""Calibration of the generators against a server with known answers: the server, the scenarios, and one measurement."""
+"""The calibration of load generators: each of them measures a test server whose answer times are known beforehand."""

@@ -1,9 +1,9 @@
-"""An HTTP server with known answers: it delays them as instructed, and records exactly when it answered each request.
+"""The known server: an HTTP test server that answers after given delays, and records exactly when it answered each request.
 
     python -m lab.experiments.calibration.known_server FILE '{"delay_s": 0.01, "pause_s": 1, "pause_at_s": 5}' (a `Behaviour`)
 
-It uses the standard library only, since it runs where the backend would run. It writes `FILE.ready`, which has its port, when it listens,
-and `FILE` on SIGTERM: a line of JSON, then an int64 row for every request that was answered (see `COLUMNS`).
+It uses the standard library only, since it runs where the backend would run. As soon as it listens, it writes its port
+into `FILE.ready`. On SIGTERM it writes `FILE`: a line of JSON, then an int64 row for each answered request (see `COLUMNS`).
 
 Two means make the record exact. The kernel stamps the bytes of each request when they arrive (SO_TIMESTAMPNS), so the time that this
 process waits to be scheduled is in the record. A timerfd wakes the process, because the timeouts of epoll and asyncio are rounded up to
@@ -116,7 +116,7 @@ class Planner:
 
 
 class Timer:
-    """A timer of the kernel (timerfd): its file descriptor becomes readable at a moment, with the precision of the kernel's timers."""
+    """A timer of the kernel (timerfd): its file descriptor becomes readable at a time that is set in nanoseconds."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -125,10 +125,10 @@ class Timer:
             raise OSError(ctypes.get_errno(), "timerfd_create")
 
     def at(self, moment_ns: int) -> None:
-        """Set the timer to a new moment, which replaces the previous one; a moment in the past lets it fire at once.
+        """Set the timer to a time, which replaces the previous one; if the time is in the past, the timer fires at once.
 
         Args:
-            moment_ns: The moment, in nanoseconds since 1970.
+            moment_ns: The time, in nanoseconds since 1970.
 
         """
         setting = struct.pack("qqqq", 0, 0, *divmod(moment_ns, SECOND))
@@ -287,12 +287,12 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main(record: Path, behaviour: Behaviour) -> None:
-    """Serve requests until SIGTERM, then write the record.
+    """Run the test server until SIGTERM arrives, then write its record of all answers into a file.
 
-    As soon as the server listens, it writes its port into another file beside the record, whose name ends in `.ready`.
+    As soon as the server listens, it writes its port into another file, whose name is that of the record with `.ready` added.
 
     Args:
-        record: The file for the record.
+        record: The path of the file for the record.
         behaviour: The delays of the answers.
 
     """

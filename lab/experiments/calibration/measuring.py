@@ -1,10 +1,11 @@
-"""The measurements of a calibration: the scenarios of the known server, their loads, and a single measurement.
+"""The measurements of a calibration: load generators measure the known server, which answers at times that are known beforehand.
 
-Open loops offer 1000 requests per second over 50 connections. Closed loops have as many connections as make about that rate with the
-server's delay, because a closed loop at full speed would measure the queue in front of the server.
+The module defines the scenarios (behaviours of the server), plans the loads, and makes a single measurement. Open loops
+offer 1000 requests per second over 50 connections. Closed loops have so many connections that they make about the same
+rate with the server's delay. At full speed a closed loop would only measure the queue in front of the server.
 
-Generator and server have the CPUs that generator and backend have in every sample; on two CPUs they share one. No measurement is left out
-because of noise: what disturbed it is recorded with it.
+The generator and the server run on the CPUs that the generator and the backend have in every sample; on a machine with
+two CPUs they share one. No measurement is left out because of noise. The causes of noise are recorded with it.
 """
 
 from __future__ import annotations
@@ -123,9 +124,10 @@ class CalibrationCell:
 
 
 def plan_cell(generator: Generator, scenario: Scenario, duration_s: float) -> CalibrationCell:
-    """Plan the load that a generator makes in a scenario, an open loop (with an offered rate) if the generator can make one.
+    """Plan the load that a generator makes in a scenario of a calibration.
 
-    In the scenario `ceiling` a closed loop (without an offered rate) is preferred instead.
+    It is an open loop (with an offered rate) if the generator can make one. In the scenario `ceiling` a closed loop (without
+    an offered rate) is preferred instead.
 
     Args:
         generator: The generator.
@@ -173,12 +175,12 @@ def true_share_over(pause_s: float, delay_s: float, recorded_s: float) -> float:
 
 
 def plan_slots(cells: Sequence[CalibrationCell], repeats: int, seed: int) -> list[tuple[int, CalibrationCell]]:
-    """Return the order of a calibration's measurements, as (number of the repeat from 1, cell).
+    """Return the measurements of a calibration in their order, as (number of the repeat from 1, cell).
 
-    Each repeat has every measurable cell once, in a new random order.
+    A cell is one generator in one scenario. Each repeat has every measurable cell once, in a new random order.
 
     Args:
-        cells: The cells: a generator in a scenario each.
+        cells: The cells.
         repeats: The number of repeats.
         seed: The seed of the random order.
 
@@ -227,9 +229,9 @@ def prepare(
     seed: int,
     arguments: Sequence[str],
 ) -> PlannedCalibration:
-    """Plan a calibration of load generators in several scenarios.
+    """Plan a calibration: measurements of a server with known answer times by several load generators, in several scenarios.
 
-    The record also has each generator that is not installed or cannot make a load, with the reason.
+    The record also lists the generators that are not installed, and the loads that a generator cannot make, with the reasons.
 
     Args:
         target: The target to measure on.
@@ -284,9 +286,9 @@ def prepare(
 def measure_once(
     system: System, generator: Generator, installed: Installed, cell: CalibrationCell, repeat: int
 ) -> tuple[Measured, str, dict[str, Histogram]]:
-    """Measure one generator in one scenario, while the backend alone is up as the system.
+    """Let one load generator measure the known server (or the real backend) in one scenario, and return the measurement.
 
-    A failure of the generator is a result, too: the returned measurement then has the failure.
+    If the generator fails, no error is raised: the returned measurement contains the reason.
 
     Args:
         system: The running system, which consists of the backend alone.
@@ -472,7 +474,7 @@ class ServerRecord:
         return replace(self, rows=self.rows[self.rows[:, ARRIVED] >= begin])
 
     def service(self) -> Histogram:
-        """Return the histogram of the times from a request's arrival until its answer was handed to the kernel."""
+        """Return the histogram of the service times: from the arrival of a request until its answer was handed to the kernel."""
         return Histogram.of_values((self.rows[:, WRITTEN] - self.rows[:, ARRIVED]) / SECOND)
 
     def late(self) -> Histogram:

@@ -1,1 +1,1 @@
-"""The way from a user's ingress-nginx ConfigMap to knobs: the whole file, each changed key, and related keys."""
+"""The conversion of a user's ingress-nginx ConfigMap to settings that can be measured: the whole file, and single keys."""

@@ -1,7 +1,8 @@
-"""The check of a user's file without a measurement: which keys do nothing, which are defaults, and what could be measured.
+"""The check of a user's file without a measurement: which keys do nothing, which are defaults, and which can be measured.
 
-The keys are those of `split`, so that a check says what `bench --config` would measure. Nothing is rendered by kustomize, and no target
-is entered: the times are those of a plan for the default target on a machine without earlier runs.
+The keys are divided by `split`, so that the check lists the same settings that `bench --config` would measure. Nothing
+is rendered by kustomize, and no target is used. The durations are those of a plan for the default target on a machine
+without earlier runs.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from lab.model import names, plan, run
 from lab.records import sweep_files
 
 REFERENCE = "direct"
-"""The name of the direct reference, which is measured beside variants on plain HTTP."""
+"""The name of the direct reference (the backend without a proxy), which is measured together with variants on plain HTTP."""
 Compared = tuple[str, str, bool]
 """The baseline of a variant, its primary metric, and whether it can have a shared-resource cost."""
 
 
 def describe_parts(place: str, given: FileSettings, parts: split.Split) -> dict[str, Any]:
-    """Return what a check of a user's file finds out without measuring anything, as JSON data.
+    """Return the result of a check of a user's ConfigMap, as JSON data; nothing is measured.
 
     Args:
         place: The name of the file.
@@ -91,6 +92,8 @@ def _estimate_s(plans: Iterable[tuple[split.KeySetting, str, str, str, str]]) ->
 @cache
 def estimate_run_s(sweep_name: str, compared: tuple[Compared, ...]) -> float:
     """Return the approximate seconds that a run of a sweep (list of load points) takes on the default target.
+
+    The result is cached.
 
     Args:
         sweep_name: The name of the sweep.

@@ -1,6 +1,6 @@
-"""The components and overlays for a user's settings, in an ablation's own manifests.
+"""The kustomize components and overlays for the settings in a user's ConfigMap, written into a copy of the manifests.
 
-Each setting is read back by the directives that it changes.
+Each setting is read back from the running proxy by the directives of nginx that it changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_components(
     If a key cannot be measured alone, it is left out of the settings with several keys, too.
 
     Args:
-        parts: The settings.
+        parts: The settings of the file.
         manifests: The folder of manifests to write into.
         unmeasurable: Returns why a variant is not measurable in a sweep, or None.
         whole_only: Whether to return the whole file alone. For a file with only one key, that is the setting of this key.
@@ -65,9 +65,9 @@ def write_components(
 
 
 def write_whole_file(parts: Split, manifests: Path) -> str:
-    """Write a kustomize component with all settings of a user's file, and return the name of the variant that has it.
+    """Write a kustomize component with all settings of a user's file, and return the name of the variant with this component.
 
-    A variant on plain HTTP is preferred to one on TLS. If the file has only one key, it is the variant of this key.
+    A variant with plain HTTP is preferred to a variant with TLS. If the file has only one key, it is the variant of this key.
     """
     candidates = [setting for setting in parts.together() if setting.whole]
     item = min(candidates, key=lambda setting: setting.root in TLS, default=parts.singles[0])
@@ -77,8 +77,8 @@ def write_whole_file(parts: Split, manifests: Path) -> str:
 def write_files(old: Split, new: Split, manifests: Path) -> tuple[str, str, str]:
     """Write a kustomize component for each of two whole files, so that the old file can be compared with the new one.
 
-    Both variants stand on the same root (a variant without a baseline). A file that changes nothing has no component: its variant is the
-    root.
+    Both variants add their component to the same root (a variant without a baseline). A file that changes nothing has no
+    component: its variant is the root.
 
     Args:
         old: The settings of the old file.
@@ -99,10 +99,10 @@ def _name_variant(owned: OwnedKnob) -> str:
 
 
 def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
-    """Write the kustomize component of a setting, unless a shipped one sets the same, and return the setting as a knob.
+    """Return a setting of a user's file as a knob that can be measured, and write the kustomize component for it.
 
-    Some settings have an effect only together with further keys. They also get an overlay (variant), whose baseline has the further keys
-    alone.
+    If a shipped component sets the same keys, that one is used. A setting that has an effect only together with further keys
+    also gets an overlay (variant). The baseline of this overlay has only the further keys.
     """
     name = _write_component(item, manifests)
     owners = ()
@@ -120,8 +120,8 @@ def _write_setting(item: KeySetting, manifests: Path) -> OwnedKnob:
 def _write_component(item: KeySetting, manifests: Path) -> str:
     """Return the name of a kustomize component for a setting: a shipped one that sets exactly these keys, or else a new one.
 
-    The component states where the setting's cost can lie. If a shipped component for one of the keys has a shared-resource cost (in what
-    two systems on one machine share), so has the new one. Otherwise the cost lies in the proxy's process.
+    A new component is written into the manifests. It states whether the setting may cost something that two systems on one
+    machine share, or only CPU time of the proxy's process. This is taken from shipped components for one of the keys.
     """
     sweep, metric, cost, same = choose_load(item, manifests)
     if same:

@@ -1,4 +1,4 @@
-"""The load that a setting of a user's file is measured with, as in the shipped components that set the same keys."""
+"""The choice of the load for measuring a setting of a user's file, by the example of shipped components with the same keys."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _load_once = cache(load_knob)
 
 
 def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str, CostPlace, str]:
-    """Choose the load for measuring a setting, after the shipped components that set the same keys.
+    """Choose the load for measuring a setting, by the example of the shipped components that set the same keys.
 
     Args:
         item: The setting.
@@ -46,9 +46,9 @@ def choose_load(item: KeySetting, manifests: Path = MANIFESTS) -> tuple[str, str
 
 @cache
 def _read_literals(manifests: Path, component: str) -> Mapping[str, str]:
-    """Return the ConfigMap keys that a component sets, with their values; empty if the component changes anything else, too.
+    """Return the keys of ingress-nginx's ConfigMap that a kustomize component sets, as key → value.
 
-    The result is cached, since a component never changes.
+    The result is empty if the component changes anything else. It is cached, since a component never changes.
     """
     folder = manifests / "components" / component
     path = folder / "kustomization.yaml"

@@ -7,15 +7,15 @@
                                    config:
                                      keep-alive: "300"
 
-`searching` lists the places where they may stand. A file without any, or with several, is refused with the command
-that extracts one. A file of another form is refused with the form's name and the command that renders it, from a row of
-`forms.tsv`:
+`searching` finds the settings in a parsed file. A file without settings is refused. A file with several maps of settings
+is also refused, with the commands that extract each of them. A file of another form (such as Terraform) is refused with
+the name of the form and the command that renders it, which are in a row of `forms.tsv`:
 
     resource "helm_release" "edge" {      "is Terraform (line 1)", "give what comes of it: terraform show -json | just bench --config -"
 
-The column `where` defines what a row's pattern is searched in: `file` is the whole text before it is parsed, `rest` is
-a text without settings, `value` is a value, `plain` is a value that cannot hold a variable of nginx, and `number` is a
-value that is not text either. The first row that matches counts.
+The column `where` defines the text in which a row's pattern is searched: `file` is the whole text before it is parsed;
+`rest` is a text without settings; `value` is any value; `plain` is a value that cannot contain a variable of nginx; and
+`number` is a value of a key that is not for text. The first row that matches is used.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
 
 
 def _convert_values(settings: SettingsMap, reader: str) -> tuple[dict[str, str], list[str]]:
-    """Return a user's settings as text, in the form in which the controller gets them, and notes.
+    """Convert the settings of a user's file to the texts that the controller gets, and return the texts and notes.
 
     A note is about a value that is left out, that kubectl refuses, or that YAML converts to another text.
 
@@ -189,10 +189,10 @@ def _convert_values(settings: SettingsMap, reader: str) -> tuple[dict[str, str],
 
 
 def _find_value_form(value: Value, kind: str) -> tuple[str, str] | None:
-    """Return the form of a value that a tool must decrypt or fill in first, as (name, command of that tool); None for a plain value.
+    """Recognize a value that another tool must decrypt or fill in first, such as `{{ .Values.x }}`; None for an ordinary value.
 
-    The controller never sees such a value as it is written. Words that start with `$` in snippets and log formats are variables of nginx,
-    so they are no such form.
+    The result is (name of the form, command of the tool). Words that start with `$` in snippets and log formats are variables of
+    nginx, so they are ordinary.
 
     Args:
         value: The value.
@@ -213,7 +213,7 @@ def _find_value_form(value: Value, kind: str) -> tuple[str, str] | None:
 
 
 def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
-    """Return a text about a key whose value was written as a YAML list: what becomes of the list, and what to write instead.
+    """Describe for people how Helm or the API server treats a key whose value is a YAML list, and which text to write instead.
 
     Args:
         key: The key.
@@ -232,10 +232,10 @@ def _describe_list(key: str, value: Sequence[Value], helm: bool) -> str:
 
 @cache
 def load_forms() -> list[dict[str, str]]:
-    """Return the rows of `forms.tsv` in their order: forms of files and values that the lab recognizes and refuses.
+    """Return the rows of the table `forms.tsv`: forms of configuration files, such as Terraform, that are recognized and refused.
 
-    Each row has the name of a form, a regular expression that recognizes it (`pattern`), where to search for the expression (`where`), and
-    the command that turns such a file into one that the lab reads.
+    A row has the name of a form, a regular expression that recognizes it (`pattern`), the kind of text that may match (`where`),
+    and the command that turns such a file into a readable one. The result is cached.
     """
     with TABLE.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))

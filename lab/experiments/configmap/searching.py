@@ -1,7 +1,8 @@
-"""The search for settings in parsed files: mappings that may be them, and the other objects that keys may name. Pure.
+"""The search for settings of ingress-nginx in a parsed YAML file, and for the other objects that these settings may name.
 
-It covers lists, several documents, objects of Flux, Argo CD, k3s and operators, charts around that of ingress-nginx,
-and texts that contain such values. A list of maps with one key each counts as one map. Nothing is refused.
+It also finds settings in lists, in several documents, in objects of Flux, Argo CD, k3s and operators, in Helm charts
+that contain the chart of ingress-nginx, and in texts that are YAML themselves. A list of mappings with one key each
+counts as one mapping. Nothing is read or written, and no file is refused.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class SettingsMap:
 def find_settings(docs: Sequence[Value]) -> list[SettingsMap]:
     """Return the mappings in a user's file that may be the settings of ingress-nginx's controller.
 
-    First choice are mappings in known places that have keys of the controller. If there are none, these are tried in turn: mappings with
-    such keys anywhere, then non-empty mappings in known places, then documents that are mappings of unknown meaning.
+    The result is the first of these groups that is not empty: mappings in known places with keys of the controller; mappings
+    anywhere with such keys; other mappings in known places; documents that are mappings of unknown meaning.
     """
     numbered = [(doc, number if len(docs) > 1 else None) for number, doc in enumerate(docs)]
     candidates = [settings for doc, number in numbered for settings in _search(doc, (), number, {})]
@@ -119,7 +120,10 @@ def find_named(value: Value) -> Iterator[tuple[tuple[str, str], Mapping[str, str
 
 
 def _map_of(value: Value | None) -> Mapping[str, Value] | None:
-    """Return a value as a mapping; None if it is neither a mapping nor a list of mappings with one key each, all different."""
+    """Return a parsed YAML value as a mapping; None if it is not one.
+
+    A non-empty list counts as a mapping if each item is a mapping with one key, and all these keys differ: `[{a: 1}, {b: 2}]`.
+    """
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, list) or not value:
@@ -183,7 +187,7 @@ def _search(
 
 
 def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
-    """Return a note for each of some fields: the lab reads only the map of settings, not what else such a field sets.
+    """Return a note for each of some fields: the field may contain settings that the lab does not read.
 
     Args:
         fields: The names of fields of a Helm values file or a manifest that can contain more settings.
@@ -217,9 +221,9 @@ def _search_configmap(
 def _search_parameters(
     value: Mapping[str, Value] | Sequence[Value], path: Path, missing: Sequence[str]
 ) -> Iterator[SettingsMap]:
-    """Yield a mapping for each Helm chart whose settings are given one by one, as parameters.
+    """Yield a mapping of settings for each Helm chart whose settings are given one by one, as parameters.
 
-    Such a parameter is `{name: controller.config.x, value: 1}` or `controller.config.x: 1`.
+    Such a parameter is `{name: controller.config.KEY, value: 1}` or `controller.config.KEY: 1`.
 
     Args:
         value: The value that may contain such parameters.

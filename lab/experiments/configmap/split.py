@@ -1,13 +1,13 @@
-"""The split of a user's settings into what is measured, and notes for everything else; all faults come at once.
+"""The split of a user's ConfigMap into settings that can be measured, and notes about everything else.
 
-    one key          that nginx accepts and that changes something, alone or with the keys that it needs for it
+    one key          that nginx accepts and that changes something, alone or with the keys that it needs for this
     keys together    that decide one directive together, or need each other
-    the whole file   without what the controller ignores or nginx refuses
+    the whole file   without keys that the controller ignores or nginx refuses
 
-The controller gives nginx all or nothing: if nginx refuses one value, the old configuration stays. So the whole file
-stands for the file after that value is corrected, and a note explains it. Some keys need the controller itself for
-their effect. Where a stock nginx stands for it, they are left out, and a note has the command that measures the whole
-file. Where the controller runs, they are read back from its ConfigMap.
+If nginx refuses one value, the controller applies nothing of the whole file. So the measured file is the user's file
+without this value, and a note explains it. Some keys have an effect only with the real controller. If the target runs a
+plain nginx instead, they are left out, and a note has the command that measures the whole file with the controller. If
+the target runs the controller, these keys are read back from its ConfigMap.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class KeySetting:
 
     @property
     def name(self) -> str:
-        """The name of a setting (one or more keys of a ConfigMap): `keep-alive-300`, `gzip-level-and-2-more`, `your-configuration`.
+        """The setting's name: `keep-alive-300` for one key, `gzip-level-and-2-more` for several, `your-configuration` for a file.
 
-        The value is part of the name only for a single key whose value is a short word or number.
+        The value is part of the name only if there is a single key, and its value is a short word or number.
         """
         over = "-over-tls" if self.root in TLS else ""
         if self.label:
@@ -140,18 +140,18 @@ class Split:
 
     @property
     def notes(self) -> list[str]:
-        """All notes about a user's ConfigMap, as lines of text.
+        """All notes about a user's ConfigMap, as lines of text; a note about a single key begins with `KEY: `.
 
-        They are about keys that are not measured, keys that are measured with another value than the text suggests, and the file.
+        The notes are about keys that are not measured, keys whose value is read differently than it is written, and the file.
         """
         return [f"{key}: {text}" if key else text for _, key, text in self.remarks]
 
     def together(self, without: Sequence[str] = ()) -> list[KeySetting]:
         """Return the settings with several keys: the whole file, and smaller groups of related keys.
 
-        The keys are set on a root (a variant without a baseline). If some keys need another root, such as one with TLS, the whole file
-        appears once for each root. It is left out if it has a single key, because that key is measured alone. A setting of which nothing
-        can be read back is left out, too.
+        The keys are set on a root (a variant without a baseline). If some keys need another root, such as one with TLS, the whole
+        file appears once for each root. A whole file with a single key is left out, because this key is measured alone. A
+        setting is also left out if nothing of it can be read back from the running proxy.
 
         Args:
             without: Keys to leave out.
@@ -190,7 +190,7 @@ def refuse_f5(place: str, given: FileSettings) -> None:
 
 
 def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
-    """Return what can be measured of the settings in a file; raise an error if that is nothing.
+    """Return the settings in a user's file that can be measured, with notes about all others; raise an error if there are none.
 
     Args:
         place: The name of the file.
@@ -208,7 +208,7 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
 
 
 def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
-    """Return what can be measured of the settings in a file, which may be nothing, and notes about everything else.
+    """Return the settings in a user's file that can be measured, which may be none, and notes about everything else.
 
     Args:
         place: The name of the file.
@@ -294,8 +294,8 @@ def sort_keys(place: str, given: FileSettings, elsewhere: bool = False) -> Split
 def pair_files(old: Split, new: Split) -> list[KeySetting]:
     """Return two settings to compare: the whole old file and the whole new file, on the same root (a variant without a baseline).
 
-    The root has TLS, or a load balancer in front, if a key in which the files differ needs it. It also has it if a value in one of the
-    files does, such as `use-proxy-protocol: true`.
+    The root has TLS, or a load balancer in front of the proxy, if a key with different values in the two files needs this. A
+    value in one of the files may also need it, such as `use-proxy-protocol: true`.
 
     Args:
         old: The settings of the old file.
@@ -317,7 +317,9 @@ def pair_files(old: Split, new: Split) -> list[KeySetting]:
 
 
 def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str] | None:
-    """Return a ConfigMap or Secret of the user's file under a new name in the lab's namespace; None if the file does not have it.
+    """Copy a ConfigMap or Secret of the user's file into the lab's namespace under a new name; None if the file does not have it.
+
+    The result is also None if `value` has no namespace.
 
     Args:
         kind: `ConfigMap` or `Secret`.
@@ -325,7 +327,7 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
         given: The settings in the file, with its other objects.
 
     Returns:
-        (new name as `namespace/name`, the object as JSON). Also None if `value` has no namespace.
+        (new name as `namespace/name`, the object as JSON).
 
     """
     content = given.named_objects.get((kind, value.rpartition("/")[2]))
@@ -340,10 +342,10 @@ def _build_object(kind: str, value: str, given: FileSettings) -> tuple[str, str]
 def _explain(
     settings: Mapping[str, str], accepted: Mapping[str, str], of_controller: Mapping[str, str], variant: str
 ) -> dict[str, KeyNote]:
-    """Return the reasons why nginx does not accept some keys, as key → note.
+    """Return the reasons why nginx does not accept some keys of a user's ConfigMap, as key → note.
 
-    The reason is something that this machine lacks, another key that the key needs, or a refusal that the controller would meet as well. It
-    may also be that the lab cannot read the resulting nginx.conf, or that nginx's check took too long.
+    Possible reasons are: this machine lacks something; the key needs another key; nginx refuses the value, on a real cluster as
+    well; the lab cannot read the resulting nginx.conf; nginx took too long to check it.
 
     Args:
         settings: All keys for nginx with their values.
@@ -372,7 +374,7 @@ def _explain(
 
 
 def _split_answering(settings: Mapping[str, str], tried: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Separate the keys with which nginx answers every request itself, so that none reaches a backend, from the other keys.
+    """Divide keys into those with which nginx answers every request itself, without a backend, and all other keys.
 
     Args:
         settings: Key → value.
@@ -415,8 +417,8 @@ def _choose_root(values: Mapping[str, str], root: str) -> str:
 def _select_accepted(changed: Mapping[str, str], variant: str) -> dict[str, str]:
     """Return as many of some keys as nginx accepts together, with their values and in their order.
 
-    Keys that are switches (true or false) are tried first. If such a key turns on another one that nginx refuses, the other one is left
-    out.
+    Switches (keys that are true or false) are tried first. If nginx refuses another key because of an accepted switch, the other
+    key is left out, not the switch.
 
     Args:
         changed: Key → value.
@@ -436,7 +438,7 @@ def _select_accepted(changed: Mapping[str, str], variant: str) -> dict[str, str]
 
 
 def _find_needs(key: str, settings: Mapping[str, str], root: str) -> dict[str, str] | None:
-    """Return the fewest other keys that a key needs: without them nginx refuses the key, or the key changes nothing.
+    """Return the other keys that a key needs, as few as possible: without them nginx refuses the key, or the key changes nothing.
 
     Args:
         key: The key.
@@ -483,9 +485,9 @@ def _build_setting(
 
 
 def _group_keys(singles: Sequence[KeySetting]) -> Iterator[tuple[set[str], str]]:
-    """Yield (names of the keys, root) for each group of related keys: they need each other, or decide one directive together.
+    """Yield (names of the keys, root) for each group of related keys; the root is the variant on which the keys are set.
 
-    A root is the variant without a baseline on which the keys are set.
+    Two keys are related if one needs the other, or if they decide the same directive of nginx together.
     """
     groups: list[tuple[set[str], set[object], str]] = []
     for item in singles:

@@ -1,11 +1,11 @@
-"""YAML and JSON text as mappings whose scalars are still text, in the way that Go's tools read them. Pure.
+"""A parser of YAML and JSON that returns each scalar as the written text, and as the text that Helm would print for it.
 
     use-gzip: on              Scalar("on", helm="true")     a bare word that YAML converts
     use-gzip: "on"            Scalar("on", helm="on")
 
-Helm writes into a ConfigMap what sigs.k8s.io/yaml makes of a value, printed as text. This parser follows YAML 1.1:
-yes and on are true, 0o74 is 60, 1e2 is 100.
-A repeated key is refused with both lines: kubectl refuses it as well, while Helm silently takes one of them.
+Helm parses a value with sigs.k8s.io/yaml (a Go library), and writes the result into a ConfigMap as text. Like this
+library, the parser follows YAML 1.1: `yes` and `on` are true, 0o74 is 60, 1e2 is 100. A key that occurs twice in a
+mapping is an error that names both lines. kubectl refuses such a file as well, while Helm silently uses one of the two.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Scalar:
 
 
 def text_at(value: Value | None, key: str) -> str:
-    """Return the text of a key in a mapping; empty if the value is no mapping, lacks the key, or has no scalar there."""
+    """Return the text of the scalar at a key of a mapping; empty if the value is no mapping or has no scalar at this key."""
     item = value.get(key) if isinstance(value, Mapping) else None
     return item.text if isinstance(item, Scalar) else ""
 
 
 def decode_text(place: str, content: bytes, reader: str) -> str:
-    """Decode a file that is UTF-8, or UTF-16 with a byte order mark; line ends become a newline alone.
+    """Decode the bytes of a file as UTF-8, or as UTF-16 if they begin with its byte order mark; CRLF becomes LF.
 
     Args:
         place: The name of the file, for errors.

@@ -1,1 +1,1 @@
-"""Migrations from ingress-nginx: what each successor does with a user's files, as plan, manifests and measurement."""
+"""Migrations from ingress-nginx to its successors: a plan of the user's settings, manifests, and the variants to measure."""

@@ -1,13 +1,13 @@
 """The manifests of a migration: each successor as shipped, and with settings that make it act as ingress-nginx did.
 
-    base/SYSTEM            as shipped, with what it needs next to it
-    base/SYSTEM-yours      the same, with every setting of the plan that manifests can hold
-    overlays/SYSTEM, overlays/SYSTEM-yours    each with the lab's backend, to be measured, and for kubectl apply -k; the settings are read
-                                              back as far as the table says how
+    base/SYSTEM                               the system as shipped, with the other objects that it needs
+    base/SYSTEM-yours                         the same, with every setting of the plan that manifests can contain
+    overlays/SYSTEM, overlays/SYSTEM-yours    each with the lab's backend, to be measured or for `kubectl apply -k`
 
 The settings are those of the user's file, and defaults of ingress-nginx. A setting is an argument of the container, a
-key of the system's ConfigMap, or a field of an object. The object is one of the base, or else starts from
-`migrate/KIND.yaml` next to the table. Manual steps are in no manifest: the plan names them.
+key of the system's ConfigMap, or a field of an object. An object that the base does not have begins as a copy of
+`migrate/KIND.yaml` in the folder of the base. A setting is read back from the running system if the migration table
+describes how. Manual steps are not in the manifests: the plan lists them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MIN_VALUE_LETTERS = 4
 
 
 def writable_lines(migration: Migration) -> list[Line]:
-    """Return the settings of a migration that manifests can hold.
+    """Return the settings of a migration that can be written into manifests, as lines of the migration table.
 
     Settings of the user's files come last, so that they override the others.
     """
@@ -177,10 +177,11 @@ def _copy_tree(start: Path, manifests: Path, folder: Path) -> None:
 
 
 def _patch_arguments(rendered: kustomize.Objects, lines: Sequence[Line]) -> Iterator[dict[str, Any]]:
-    """Yield the patch that adds command-line arguments to the proxy's container; nothing if there are none to set.
+    """Yield the kustomize patch that sets command-line arguments of the proxy's container; yield nothing without settings.
 
-    A setting that ends in `=` becomes one argument (`--name=value`), any other one two (`--name value`). An argument for an entry point
-    that the deployment lacks is left out, since it would create this entry point.
+    The name of a setting that ends in `=` gives one argument (`--name=value`), any other name two (`--name value`). An
+    argument for an entry point (a listening port of Traefik) that the deployment does not have is left out, because it
+    would create this entry point.
 
     Args:
         rendered: The rendered objects of the system.

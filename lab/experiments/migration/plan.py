@@ -1,7 +1,7 @@
-"""The plan of a migration to each successor, from the file of a ConfigMap and files of Ingresses.
+"""The plan of a migration from ingress-nginx to its successors, made from a user's ConfigMap and Ingresses.
 
-The plan also notes other settings of ingress-nginx in these files: TCP and UDP services, and arguments of its
-controller. Nothing is measured.
+The plan also has notes about other settings of ingress-nginx in the user's files: TCP and UDP services, and arguments
+of its controller. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def plan_migration(
         to: The names of the successors; empty: all.
 
     Raises:
-        UsageError: The ConfigMap's file is refused as `bench --config` would refuse it, a file of Ingresses has none, or nothing is set.
+        UsageError: The ConfigMap's file is one that `bench --config` refuses, too; or a file for Ingresses has no Ingress; or no
+            file has a setting.
 
     """
     tables = [table.load_table(system) for system in dict.fromkeys(to or table.list_successors())]
@@ -66,11 +67,11 @@ def plan_migration(
 def sort_files(
     files: Sequence[tuple[str, bytes]], named: Sequence[tuple[str, bytes]] = ()
 ) -> tuple[tuple[str, bytes] | None, list[tuple[str, bytes]]]:
-    """Find out which of several files has the ConfigMap; all others must have Ingresses only.
+    """Find the file with the ConfigMap among several files; all other files must have only Ingresses.
 
     Args:
         files: (name, content) of each file.
-        named: (name, content) of the file that the user named as that with the ConfigMap; empty: none.
+        named: (name, content) of the file that the user declared to be the ConfigMap; empty if there is none.
 
     Returns:
         (the file with the ConfigMap, or None without one; the other files).

@@ -1,1 +1,1 @@
-"""The checks of `just selfbench`: what the lab itself costs, and whether its claims are as good as promised."""
+"""The checks of the lab itself (`just selfbench`): how much time it costs, and how often it detects effects of known size."""

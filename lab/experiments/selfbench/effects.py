@@ -1,9 +1,9 @@
-"""Effects of known work in a long run of the extra-work variants: whether pairs show all of them, as promised.
+"""A check of the lab: how often ten blocks (repetitions) of a run detect the effect of a variant that does known extra work.
 
-The run is read in groups of ten consecutive blocks ("tens"). Tens do not overlap, so they are as good as separate runs of ten blocks; each
-is summarised alone, with its own A/A noise floor. The promise is the power that `power.compute_mde` assumes, for ten blocks, at the effect
-and the noise of the whole run. Whether that effect is true is a question for `lab.analysis.known_costs`. An incomplete group at the end of
-the run is not used.
+A long run is divided into groups of ten consecutive blocks ("tens"). Each ten is judged alone, as if it were a separate
+run, with the noise of its own A/A pairs. The observed frequency is compared with the promised one: the statistical power
+of ten blocks, computed from the effect and the noise of the whole run. `lab.analysis.known_costs` judges whether this
+effect is true. An incomplete ten at the end of the run is not used.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from lab.stats.units import format_interval, format_percent
 TEN = 10
 SWEEP = "known-costs"
 MAX_EXPECTED = 20.0
-"""The standard errors from which on an effect is missed less than once in 1e12 times.
+"""The largest effect, in standard errors, for which the power is computed; larger effects get the same power.
 
-For a far larger number scipy's distribution is NaN.
+Such an effect is missed less than once in 1e12 times. For far larger values, scipy's distribution returns NaN.
 """
 
 
@@ -64,7 +64,7 @@ class Injected:
 
     @property
     def promised(self) -> float | None:
-        """The probability that ten blocks (repetitions) detect an effect as large as the measured one; None where the noise is not known."""
+        """The probability that ten blocks (repetitions) detect an effect as large as the measured one; None if not known."""
         return None if self.sd is None else power(self.estimate.effect, self.sd, TEN)
 
 
@@ -86,14 +86,14 @@ def power(effect: float, sd: float, blocks: int) -> float:
 
 
 def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
-    """Return what a run shows of known costs, and how often ten blocks (repetitions) of it are enough to detect each effect.
+    """Return the known costs in a run (costs of variants that do known extra work), and the effects of all its variants.
 
-    Known costs are those of variants that do a known extra work.
+    Each effect also has the number of groups of ten blocks (repetitions) that detect it.
 
     Returns:
-        (known costs, effects). The first compares the known costs between pairs (two variants measured at once) and solo samples (a variant
-        has the machine alone). It is None where no variant with a known cost was measured in both ways. The effects are those of all
-        variants in their primary metrics, if the run has decided about them.
+        (known costs, effects). The known costs are compared between pairs (two variants measured at once) and solo samples (one
+        variant has the machine alone); None if no variant with a known cost was measured in both ways. The effects are those of
+        the variants in their primary metrics, as far as the run has judged them.
 
     Raises:
         UsageError: The run has fewer than ten blocks.
@@ -169,10 +169,10 @@ def summarise_ten(record: RunRecord, samples: Sequence[Sample], histogram_of: Hi
 
 
 def find_faults(costs: KnownCosts | None) -> str:
-    """Return in which known costs pairs mislead, and what to do about it; empty if they do not.
+    """Return a warning for people that names the known costs for which pairs give a wrong result; empty if there are none.
 
-    A pair is two variants measured at once. A known cost (of a known extra work) should be as large in pairs as when each variant has the
-    machine alone.
+    A known cost is that of a variant with known extra work. It should be as large in pairs (two variants measured at once)
+    as in solo samples (one variant has the machine alone).
 
     Args:
         costs: The known costs, measured in both ways; None: there are none.
@@ -186,7 +186,10 @@ def find_faults(costs: KnownCosts | None) -> str:
 
 
 def format_injected(injected: Injected) -> str:
-    """Return a line for people: an effect, and in how many groups of ten blocks (repetitions) it was detected, and was expected to be."""
+    """Return a line for people about an effect: its size, and how often groups of ten blocks (repetitions) detected it.
+
+    The line also has the expected share of groups that detect it.
+    """
     interval = format_interval(*(injected.estimate.interval or (None, None)))
     resolution = None if injected.sd is None else compute_mde(injected.sd, TEN)
     promised = "no A/A interval, so nothing was promised"

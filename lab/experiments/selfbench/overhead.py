@@ -1,8 +1,10 @@
-"""The overhead of a run of the lab, timed from outside: how much of its time is neither measuring nor bring-ups.
+"""The overhead of a run of the lab: the part of its duration in which it neither measures nor starts systems.
 
-The run is started as a user starts it. Own time = wall time − bring-ups (as its samples have them) − planned measuring and warm-up, of
-every attempt. So it includes Python's start, rendering, the namespaces, canaries, histograms, fsync and the table. It also includes the
-time that a generator takes beyond its planned time.
+The run is started by a command, as a user starts it, and its wall time is measured. The lab's own time = wall time −
+bring-ups (as the samples record them) − planned measuring and warm-up of every attempt. So it includes the start of
+Python, the rendering of manifests, the creation of namespaces, the requests that check a system before and after a
+load, the storing of samples, and the printing of the result. It also includes the time that a generator takes beyond
+its planned time.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ def estimate_s(sweep: str) -> float:
 
 
 def measure_overhead(sweep: str) -> list[str]:
-    """Run `lab bench` with the baseline at the loads of a sweep, and return lines that say where its time went.
+    """Run `lab bench` with the baseline under the loads of a sweep, and return lines of text about how it spent its time.
 
     The run is on the local target. It may take up to an hour plus four times the estimate, because samples are measured up to three times
     and other machines are slower.

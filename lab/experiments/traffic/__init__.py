@@ -1,1 +1,1 @@
-"""The way from an access log to a load: its lines are read, counted as shapes, and put into the sweep `traffic`."""
+"""The conversion of an access log to a load: its lines are read and counted, and a sweep repeats their mix of requests."""

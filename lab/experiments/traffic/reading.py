@@ -1,10 +1,10 @@
-"""The reader of an access log: one line in, and its time, host, method, path and size out.
+"""The reader of an access log: it returns the time, host, method, path and size of each line.
 
     1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326   →   LogLine(971211336.0, "", "GET", "/a", 2326)
 
-The formats are the rows of `formats.toml`. The log's beginning decides which format it has. Nothing else of a line is kept, and nothing
-is guessed: a line of another format, or without a request with a known method, is counted as unread. A file of which no more than half is
-read is refused.
+The known formats are the rows of `formats.toml`. A log has the format that fits most lines of its beginning. Other parts
+of a line are discarded. A line of another format, or with an unknown method, is counted as unread. If half of the lines
+or more are unread, the file is refused.
 """
 
 from __future__ import annotations

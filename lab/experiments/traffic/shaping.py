@@ -1,8 +1,8 @@
-"""The mix of requests of an access log, and the sweep that loads with it.
+"""The mix of requests in an access log, and the sweep (list of load points) that makes such requests.
 
-Hosts and paths become numbers by their frequency, the most frequent first. Where a path has many sizes, the frequent ones stay, and
-the others are divided into groups of neighbouring sizes, each of which has its mean in whole bytes. So the shares of the frequent paths are
-exact, and the bytes in all nearly so.
+Hosts and paths are replaced by numbers in the order of their frequency, the most frequent first. If a path has responses
+of many sizes, the frequent sizes stay as they are. The others are divided into groups of neighbouring sizes, and each
+group gets its mean size in whole bytes. So the shares of the frequent paths are exact, and the total of bytes nearly so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from lab.base.errors import UsageError
-from lab.experiments.traffic.reading import PATHS, AccessLog, LogLine
+from lab.experiments.traffic.reading import PATHS, AccessLog
 from lab.model.sweeps import Sweep
 from lab.model.traffic import MAX_BYTES, MAX_ROUTES, LogCounts, Traffic
 from lab.records.sweep_files import load_sweep
@@ -41,7 +41,9 @@ def make_traffic(log: AccessLog, seed: int) -> Traffic:
 
     """
     hosts_are = log.hosts_are if any(line.host for line in log.lines) else PATHS
-    hosts = [_host_of(line, hosts_are) for line in log.lines]
+    hosts = [  # in a log without hosts, the first segment of the path takes the place of the host
+        line.path.split("/", 2)[1] if hosts_are == PATHS and "/" in line.path else line.host for line in log.lines
+    ]
     host_ranks = _rank(hosts)
     path_ranks = _rank(zip(hosts, (line.path for line in log.lines), strict=True))
     sizes: defaultdict[tuple[str, int, int], list[int]] = defaultdict(list)
@@ -73,24 +75,16 @@ def make_traffic(log: AccessLog, seed: int) -> Traffic:
     return Traffic(requests=tuple(requests), gaps=_find_gaps(times_s), seed=seed, log=counts)
 
 
-def _host_of(line: LogLine, hosts_are: str) -> str:
-    """Return the host of a log line. In a log without hosts, the first segment of the path takes its place.
-
-    Args:
-        line: The log line.
-        hosts_are: What the log has as hosts; PATHS for a log without hosts.
-
-    """
-    return line.path.split("/", 2)[1] if hosts_are == PATHS and "/" in line.path else line.host
-
-
 def _rank(values: Iterator[tuple[str, str]] | Sequence[str]) -> Mapping[object, int]:
-    """Return value → its rank by frequency: 0 is the most frequent value. Of equally frequent ones, the earlier value comes first."""
+    """Return the rank of each value by frequency, as value → rank; 0 is the most frequent value.
+
+    Of two equally frequent values, the one that occurs first has the lower rank.
+    """
     return {value: rank for rank, (value, _) in enumerate(Counter[object](values).most_common())}
 
 
 def _group_sizes(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
-    """Yield (size in bytes, number of requests), with about as many different sizes as `most` allows.
+    """Reduce the sizes of responses to about `most` different ones, and yield (size in bytes, number of requests) for each.
 
     Frequent sizes stay as they are. The other sizes are sorted and divided into groups, and the mean of each group replaces its sizes.
 
@@ -112,11 +106,11 @@ def _group_sizes(sizes: Sequence[int], most: int) -> Iterator[tuple[int, int]]:
 def _spread_times(times_s: Sequence[float]) -> tuple[np.ndarray, float]:
     """Return the times of all requests in ascending order, and the seconds that so many requests take at the log's rate.
 
-    Times with fractions of a second are returned as they are. In a log with whole seconds, many requests have one time: the requests of
-    each second are spread evenly over that second.
+    Times with fractions of a second are returned as they are. In a log with whole seconds, many requests have the same time. So
+    the requests of each second are spread evenly over this second.
 
-    The first and the last second of such a log are usually partial. Their requests are returned like all others. But the rate is that of
-    the seconds between them, if these have more than half of all requests.
+    The first and the last second of such a log are usually incomplete. Their requests are returned like all others. The rate
+    is that of the seconds between them, if these have more than half of all requests, and else that of the whole log.
 
     Args:
         times_s: The times of the requests in the log, in seconds since 1970.

@@ -1,1 +1,1 @@
-"""The verification of a migration: the same requests to ingress-nginx and a successor, with a backend that records them."""
+"""The verification of a migration: ingress-nginx and its successors get the same requests, and their answers are compared."""

@@ -1,11 +1,13 @@
-"""The backend of a verification: it records every request as the bytes that came, and answers as the query asks.
+"""The backend of a verification: an HTTP server that records each request, and gives the answer that the query names.
 
-    python3 echo.py CONTROL PORT[s]…      each PORT stands for a Service; with an `s` it speaks TLS (tls.crt and tls.key beside this file)
-    GET :CONTROL/take                     the requests since the last take, as JSON, once none is being received any more
+    python3 echo.py CONTROL PORT[s]…      each PORT takes the place of a Service; with an `s` it speaks TLS
+    GET :CONTROL/take                     return the requests since the last such call, as JSON, and forget them
 
-It is a program of its own, in a container, and uses only Python's standard library. `?lab=NAME` in a target chooses one of `ANSWERS`;
-any other request gets the page. A path that begins with /lab-auth is an authentication service: 200 with an Authorization or Cookie
-header, else 401; it is not recorded, since no client asked for it.
+`?lab=NAME` in the URL chooses one of `ANSWERS`; without a name, the answer is a page of text. A path that begins with
+/lab-auth is an authentication service: the status is 200 if the request has an Authorization or Cookie header, else
+401. Such requests are not recorded, because the proxy sends them, not a client.
+
+The server runs in a container, and uses only Python's standard library. The files tls.crt and tls.key are in its folder.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ async def read_body(reader: asyncio.StreamReader, values: dict[str, str]) -> tup
 
 
 def encode(body: bytes, framing: str) -> tuple[str, bytes]:
-    """Return the header that shows where a body ends, and the body in the form in which it is sent.
+    """Return the header line that shows where a body ends (empty if there is none), and the body as it is sent.
 
     Args:
         body: The body.

@@ -1,8 +1,9 @@
-"""The manifests of a verification: a system of the lab with the user's Ingresses and ConfigMap, in front of the recording backend.
+"""The manifests of a verification: a proxy with the user's Ingresses and ConfigMap, in front of a backend that records requests.
 
-Every Service that an Ingress names becomes a port of one backend (`echo`), so that a record shows which Service a request reached. All
-namespaces become the lab's, and every Secret is made anew with the lab's certificates and passwords. Whatever of an Ingress cannot be
-realised is left out and named: by `read_ingresses` for every system, and by `make_manifests` for one.
+Every Service that an Ingress names becomes a port of one backend (`echo`), so that a record shows which Service a
+request reached. All namespaces become that of the lab, and every Secret is made anew with certificates and passwords of
+the lab. Parts of an Ingress that no system can serve are left out by `read_ingresses`, and parts that one system cannot
+serve by `make_manifests`; a note names each of them.
 
     Ingress shop/web: host shop.example, path /api → Service api:80
       →  ingress-nginx, Traefik, Contour on apiserver: the Ingress itself, as shop-web
@@ -160,7 +161,7 @@ def _modernise(spec: Object) -> list[Object]:
 
 
 def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> None:
-    """Add one Ingress of the user to `user.ingresses`, adapted to the lab; if no system can serve it, add a note instead.
+    """Adapt one Ingress to the lab and add it to `user.ingresses`; if no system can serve it, add a note instead.
 
     Args:
         user: The user's Ingresses so far.
@@ -217,7 +218,7 @@ def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> Non
 
 
 def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], protocol: str) -> str:
-    """Return why no system of a verification can serve an Ingress; empty if they can.
+    """Return the reason why an Ingress cannot be part of a verification, such as `it has no path`; empty if it can.
 
     Args:
         spec: The `spec` of the Ingress.
@@ -239,12 +240,14 @@ def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], 
 
 
 def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str]) -> None:
-    """Replace the Secrets and the authentication service that an Ingress's annotations name by those of the lab.
+    """Change an Ingress's annotations about authentication, so that they name Secrets and a service of the lab.
+
+    The user's Secrets and authentication service are not available in the lab.
 
     Args:
-        user: The user's Ingresses, which receive the new Secrets.
+        user: The user's Ingresses; the new Secrets are added to `user.extras`.
         name: The name of the Ingress in the lab.
-        notes: Annotation without its prefix → value; the values are changed.
+        notes: Name of an annotation without its prefix → its value; the values are changed.
 
     """
     if "auth-secret" in notes:
@@ -261,10 +264,12 @@ def _realise_authentication(user: UserIngresses, name: str, notes: dict[str, str
 
 
 def _add_service(user: UserIngresses, service: str, port: int | str) -> int:
-    """Return the port of the lab's backend that takes the place of a Service's port; the first call for a Service's port chooses one.
+    """Return the port of the lab's backend that takes the place of a Service's port.
+
+    The first call for a Service's port chooses a new backend port. Later calls return the same one.
 
     Args:
-        user: The user's Ingresses, whose `ports` and `services` receive a new port.
+        user: The user's Ingresses; a new port is added to `user.ports` and `user.services`.
         service: The name of the Service.
         port: The number or name of the Service's port.
 
@@ -291,7 +296,7 @@ def realise_configmap(
 ) -> tuple[dict[str, str], list[Object], list[str]]:
     """Adapt the user's ConfigMap of ingress-nginx to the lab for a verification.
 
-    Keys that name objects outside the file, or would refuse the lab's own requests, are removed.
+    Some keys are removed: those that name objects outside the file, and those with which the lab's own requests would be refused.
 
     Args:
         given: The keys and values of the user's ConfigMap.
@@ -449,14 +454,15 @@ def _make_ingress(name: str, host: str, secret: str = "") -> Object:
 def _reduce(ingress: Object, notes: list[str], gateway: bool, served: set[tuple[str, ...]]) -> Object:
     """Remove from an Ingress everything that a system without a controller for Ingresses cannot read, and return the Ingress.
 
-    It removes ingress-nginx's annotations, paths that are regular expressions, canaries, the default backend, and paths that another
-    Ingress has already. Rules without a host are removed unless Gateway API is used. Paths of type ImplementationSpecific become prefixes.
+    The removed parts are annotations, paths that are regular expressions, canaries, the default backend, and paths that an
+    earlier Ingress has, too. Rules without a host are also removed, except for Gateway API. Paths of type
+    ImplementationSpecific become prefixes.
 
     Args:
         ingress: The Ingress, which is changed.
-        notes: Receives a note for each thing that is removed.
+        notes: Receives a note for each part that is removed.
         gateway: Whether the Ingress will be converted to routes of Gateway API.
-        served: (host, path, type) of the paths of earlier Ingresses; those of this one are added.
+        served: (host, path, type) of each path of earlier Ingresses; the paths of this Ingress are added.
 
     """
     place, spec = f"Ingress {ingress['metadata']['name']}", ingress["spec"]

@@ -1,7 +1,8 @@
-"""The run of a verification: ingress-nginx and each successor are brought up in turn, and both get the same requests.
+"""A verification of a migration: it brings up ingress-nginx and each successor in turn, and sends all of them the same requests.
 
-Each system runs where it can: the controllers of the target `apiserver` as themselves; proxies that are not to be had there by themselves,
-on `local`. Everything that cannot be realised is found by `prepare`, before anything starts.
+`prepare` converts the user's files for each system, and leaves out what a system refuses; it starts no system. `verify`
+runs the systems and compares their answers. A successor that cannot run on the named target runs on the target `local`,
+or another program runs in its place.
 """
 
 from __future__ import annotations
@@ -40,16 +41,19 @@ from lab.targets.local.system import LocalSystem
 from lab.targets.local.target import LocalTarget
 
 SETTLE_S, SETTLED_S, EMPTY_S = 30.0, 0.4, 3.0
-"""The seconds within which a system must have taken all routes, for which its answers must stay equal, and the same where some routes
-have no answer of a backend, which a controller may only not yet have taken."""
+"""Three times in seconds: the longest wait until a system has loaded all routes; the time for which its answers must stay
+equal; and this time if some routes are still answered as if they were missing, since a controller may not have loaded them."""
 _NO_ROUTE = (0, 404, 502, 503)
+"""The statuses of an answer that a missing route may have; 0 stands for no answer."""
 _PLAIN = ("plain", "plain-tls", "exact-path", "prefix-path", "specific-path", "regex-path")
-"""The ends of the names of requests that ask for a route as it is written."""
+"""The ends of the names of requests that request a route exactly as the Ingress defines it."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedPair:
-    """How a system's answers differ from those of ingress-nginx, or from its own when it is brought up again.
+    """The result of one comparison: how a system's answers differ from those of ingress-nginx.
+
+    As a noise check, a system may also be brought up twice, and its second answers are compared with its first ones.
 
     Attributes:
         system: The name of the system; when compared with itself, `NAME against itself NUMBER`.
@@ -89,10 +93,10 @@ class VerifiedSystem:
     migration: Migration | None = None
 
     def pair(self, name: str, requests: int, began_s: float, differences: Sequence[Difference]) -> VerifiedPair:
-        """Return the outcome of a comparison of this system's answers, with a given name.
+        """Return the result of a comparison of this system's answers with other answers, as a `VerifiedPair`.
 
         Args:
-            name: The name of the outcome.
+            name: The name of the result: that of the system, or `NAME against itself NUMBER`.
             requests: The number of compared requests.
             began_s: The time when the system's bring-up began (`time.monotonic`).
             differences: The differences.
@@ -213,7 +217,9 @@ def _make_checked(
     data: dict[str, str] | None = None,
     extras: Sequence[dict[str, Any]] = (),
 ) -> VerifiedSystem:
-    """Return a system with the user's routes; routes and keys of the ConfigMap that the target refuses are left out, with a note each.
+    """Return a system with the user's routes and settings, without those that the target refuses.
+
+    A note names each route, and each key of the ConfigMap, that is left out.
 
     Args:
         name: The name of the system.
@@ -246,7 +252,12 @@ def _make_checked(
             raise UsageError(name, error.fault, error.remedy) from None
         except UsageError as error:
             fault = f"{error.place}: {error.fault}"
-            route = _find_named(fault, [text for text in _list_routes(made) if text not in left_out])
+            routes = [
+                f"{obj['kind']}/{obj['metadata']['name']}"
+                for obj in kept
+                if obj["kind"] in ("Ingress", "HTTPRoute") and obj["metadata"]["name"] not in OWN
+            ]
+            route = _find_named(fault, routes)
             key = "" if route else _find_named(fault, list(data or ()))
             if not route and not key:
                 raise
@@ -257,21 +268,15 @@ def _make_checked(
         return VerifiedSystem(name, target, checked, [*notes, *reduced])
 
 
-def _list_routes(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the user's routes among manifests, each as `KIND/NAME`: `Ingress/shop-web`."""
-    routes = [obj for obj in manifests if obj["kind"] in ("Ingress", "HTTPRoute")]
-    return [f"{obj['kind']}/{obj['metadata']['name']}" for obj in routes if obj["metadata"]["name"] not in OWN]
-
-
 def _find_named(fault: str, names: Sequence[str]) -> str:
-    """Return the longest of several names that occurs in the text of a fault; empty if none does."""
+    """Return the longest of the names that occur in an error message; empty if none of them occurs there."""
     return max((name for name in names if name in fault), key=len, default="")
 
 
 # -- the run -------------------------------------------------------------------------------------------------------
 
 Recorded = list[tuple[Exchange, Mapping[str, str]]]
-"""The exchanges of one system with their aspects."""
+"""The answers of one system: (exchange, name of an aspect → its text) for each request; aspects are compared."""
 
 
 def verify(verification: Verification, repeats: int, say: Callable[[str], None]) -> Iterator[VerifiedPair]:
@@ -363,10 +368,10 @@ def _make_sender(up: LocalSystem, services: Mapping[int, str]) -> Callable[[RawR
 
 
 def wait_for_routes(requests: Sequence[RawRequest], send: Callable[[RawRequest], Exchange]) -> None:
-    """Wait until a system has loaded all routes: until a plain request to each route gets the same answer for a while.
+    """Wait until a system has probably loaded all routes, that is, until its answers no longer change.
 
-    If a route is answered like one that does not exist, the wait is longer, since a controller may not have loaded it yet. After SETTLE_S
-    seconds the wait ends in any case.
+    Plain requests to all routes are repeated. Their answers must stay equal for SETTLED_S seconds, or for EMPTY_S seconds if
+    a route is still answered as if it were missing. After SETTLE_S seconds the wait ends in any case.
 
     Args:
         requests: All requests of the verification, among which are the plain ones.

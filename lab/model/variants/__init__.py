@@ -1,1 +1,1 @@
-"""Variants and knobs from kustomize folders: what to apply, what to read back, and what they claim to change."""
+"""Variants and knobs (single settings) from kustomize folders: their manifests, their checks, and the effects that they claim."""

@@ -30,7 +30,7 @@ LISTS = {
     "parameters": ("texts", "- digitalocean/net.core.somaxconn"),
     "openshift": ("patches", "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}"),
 }
-"""The annotations that hold a list as YAML text: the plural name of the elements, and an example element."""
+"""The annotations that contain a list as YAML text: the plural name of the elements, and an example element."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -44,7 +44,7 @@ def list_folders(parent: Path) -> list[str]:
 
 
 def describe_file(folder: Path) -> str:
-    """Return how error messages name a folder's file: `manifests/components/somaxconn-128/kustomization.yaml`."""
+    """Return the path of a folder's kustomization.yaml for messages: `manifests/components/somaxconn-128/kustomization.yaml`."""
     return str(Path("manifests", folder.parent.name, folder.name, "kustomization.yaml"))
 
 
@@ -54,7 +54,7 @@ def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str
     Args:
         folder: The folder.
         model: The pydantic model with a field for each annotation that the file may have.
-        keys: The keys that the file may have besides apiVersion, kind and metadata; each holds a list.
+        keys: The keys that the file may have besides apiVersion, kind and metadata. The value of each must be a list.
 
     Returns:
         The content of the file, and the values of its annotations by the names of the model's fields.

@@ -1,4 +1,4 @@
-"""Differences between two renders: as changed paths, as a diff to read, or as a patch to apply.
+"""Differences between two lists of Kubernetes objects: as changed values by their paths, as a diff to read, or as patches.
 
 The module does not interpret a change. Elements of lists are matched by their names where they have any, as Kubernetes does.
 """
@@ -107,10 +107,10 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def _by_name(value: object) -> dict[str, Any] | None:
-    """Return the elements of a list by their key `name`.
+    """Return the elements of a list of mappings, such as containers, by the value of their key `name`.
 
     Returns:
-        None if the value is no list or an empty one, or if an element's name is missing or repeated.
+        None if the value is not a list, if the list is empty, or if an element's name is missing or repeated.
 
     """
     if not isinstance(value, list) or not value:

@@ -1,4 +1,4 @@
-"""The model of knobs: a kustomize Component for each, whose annotations describe it completely.
+"""The model of knobs (single settings): each is a kustomize Component, whose annotations describe it completely.
 
     metadata:
       annotations:

@@ -1,9 +1,10 @@
-"""The call of kustomize: from folders to the Kubernetes objects they render, without network and without files there.
+"""The call of the program kustomize, which turns folders of manifests into Kubernetes objects, and a cache of its results.
 
-The module does not know what a variant is. A build takes about 0.1 s, or minutes with many Routes. The same inputs are built once, until a
-file among them changes, for this process and for later ones:
+No network is used, and nothing is written into the folders. The module does not know what a variant is. A build takes about
+0.1 s, or minutes with many Routes. Its result is stored for this process and for later ones, until one of the files that it was
+made from changes:
 
-    .cache/renders/<key>.zst    one render; the key is a digest of everything that it was made from
+    .cache/renders/<key>.zst    one result; the key is a digest of everything that it was made from
 
 The cache is never needed: a damaged entry, a folder without write access or a full disk mean another build, and no error. Processes may
 share the folder: an entry appears complete, under a name that only the same content gets.

@@ -1,9 +1,9 @@
-"""Labels that manifests have for the lab.
+"""The Kubernetes label by which the lab finds the proxy and the backend in manifests.
 
-They have a module to themselves, because targets and systems look for them without a variant.
+It has a module to itself, because targets and systems need it without a variant.
 """
 
 from __future__ import annotations
 
 ROLE_LABEL = "lab/role"
-"""The label of every workload whose value is its `Role` in the lab."""
+"""The name of the label. Its value is the role of a workload, such as `proxy` (`lab.model.endpoint.Role`)."""

@@ -1,11 +1,11 @@
-"""Names of variants: the form of a parent with components, and the former names of each.
+"""The names of variants: how a parent's name is joined with components (settings), and which former names are known.
 
-    somaxconn-128                    ROOT+somaxconn-128: a component without a parent stands on the root of its system
+    somaxconn-128                    means ROOT+somaxconn-128: without a parent, a component is added to its system's root
     somaxconn-128+somaxconn-32768    its baseline is the part before the first +
     A+B++C                           its baseline is A+B, the part before the last ++
 
 `manifests/aliases.toml` has the former names: on a command line and in a stored run they still mean the same variant.
-Whether a variant can be rendered is not known here: the caller that loads it finds out.
+Whether a variant can be rendered is not known here: the caller that loads the variant finds out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Aliases(Record, strict=True):
     """The content of `manifests/aliases.toml`: former names of variants and components (settings), each with the present name."""
 
     root: str = ""
-    """The root of components whose names begin with no other system's; empty where manifests have no such file."""
+    """The default root: the variant to which a component is added, unless its name begins with another root's name.
+
+    It is empty if the manifests have no file `aliases.toml`.
+    """
     variants: dict[str, str]
     components: dict[str, str]
     gone: dict[str, str]
@@ -134,16 +137,17 @@ def find_present_name(name: str, manifests: Path = MANIFESTS) -> str:
 
 
 def present_arm(name: str) -> str:
-    """Return the current name of an arm of a stored run (a variant in it), whose variant may have been renamed since.
+    """Return the present name of an arm (a variant in a run) from its name in a stored run.
 
-    A suffix that distinguishes repeated measurements of one variant, `-again` or `-null-1`, is kept.
+    Its variant may have been renamed since. A suffix that distinguishes repeated measurements of one variant, such as
+    `-again` or `-null-1`, does not change.
     """
     parts = _ARM.fullmatch(name)
     return stored_name(parts["variant"]) + (parts["more"] or "") if parts else name
 
 
 def stored_name(name: str) -> str:
-    """Return the present name of a variant of a stored run; a variant that was removed since keeps its old name."""
+    """Return the present name of a variant from its name in a stored run; the name of a variant that was removed is unchanged."""
     return name if name in aliases().gone else find_present_name(name)
 
 

@@ -1,4 +1,6 @@
-"""The form of a knob on OpenShift, whose ingress operator owns the router: a list of patches in `lab/openshift`.
+"""The form of a knob (single setting) for OpenShift, whose operator manages the router: patches, and commands that apply them.
+
+The patches are in the annotation `lab/openshift` of the knob:
 
     apiVersion: operator.openshift.io/v1
     kind: IngressController                        →  oc -n openshift-ingress-operator patch ingresscontroller/default

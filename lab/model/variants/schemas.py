@@ -1,4 +1,4 @@
-"""Strict validation of what variants render, against Kubernetes' schemas and those of custom kinds.
+"""The strict validation of the Kubernetes objects of variants, against Kubernetes' schemas and those of custom kinds.
 
     direct: Deployment backend-a: /spec/replicas: 'two' is not of type 'integer', 'null'
     direct: Summary: 4 objects - Valid: 3, Invalid: 1, Errors: 0
@@ -40,21 +40,25 @@ STATUSES: tuple[Status, ...] = ("Valid", "Invalid", "Errors")
 
 @cache
 def _read_definitions() -> Registry[Any]:
-    """Return the definitions that Kubernetes' schemas share, ready to be looked up: reading them takes longer than any validation."""
+    """Return a registry of the definitions to which Kubernetes' JSON schemas refer, such as that of a container.
+
+    Reading them takes longer than any validation.
+    """
     contents = schema_contents(f"{FOLDER}/_definitions.json", KUBERNETES)
     return (Resource.from_contents(contents) @ Registry[Any]()).crawl()
 
 
 @cache
 def _make_validator(path: Path) -> Validator:
-    """Return the strict validator of a kind of objects.
+    """Return a validator for Kubernetes objects of one kind, which refuses unknown fields.
 
     Args:
-        path: The file with the schema of the kind, if Kubernetes itself does not have it. Kubernetes' own have the same file names.
+        path: The file with the schema of a custom kind. For one of Kubernetes' own kinds the file need not exist: only
+            its name is used, to find the schema in the package kubernetes-validate.
 
     Raises:
         FileNotFoundError: There is no schema of this kind.
-        SchemaError: The schema of a kind that Kubernetes does not have is no JSON schema.
+        SchemaError: The schema of a custom kind is no JSON schema.
 
     """
     try:
@@ -140,7 +144,7 @@ def main(names: Sequence[str]) -> int:
     """Validate the objects of variants, and print the faults and a summary of each.
 
     Args:
-        names: The names of the variants; empty = as many as contain every overlay and every component (setting).
+        names: The names of the variants; empty = enough variants to contain every overlay and every component (setting).
 
     Returns:
         The exit status: 0 if all are valid, 1 if a variant does not build or has an invalid object, 2 for an unknown

@@ -1,4 +1,4 @@
-"""The model of variants: kustomize overlays with what to apply, what to read back, and what they claim to change.
+"""The model of variants: kustomize overlays with their Kubernetes objects, their checks, and the effects that they claim.
 
     manifests/overlays/keepalive/    a variant: its baseline (another overlay) or its bases, and a list of knobs
     <root>+<knob>+<knob>             a variant without a folder (`naming` has the rules, and the former names)
@@ -254,7 +254,7 @@ def covering_names(manifests: Path = MANIFESTS) -> list[str]:
     """Return a small list of variants that together contain every overlay and every component (setting).
 
     It has all overlays, and one more variant for each component that no overlay contains. This variant adds the
-    component to one of the parents that its annotation `lab/on` names, or else to the default root.
+    component to one of the parents that its annotation `lab/on` names, or else to the root of its system (`root_of`).
     """
     used = {knob for name in overlay_names(manifests) for knob in load_overlay(name, manifests).own_knobs}
     unused = [knob for knob in knob_names(manifests) if knob not in used]
@@ -263,7 +263,10 @@ def covering_names(manifests: Path = MANIFESTS) -> list[str]:
 
 
 def map_components(manifests: Path = MANIFESTS) -> dict[str, str]:
-    """Return component (setting) → a variant that adds it: to a parent in its annotation `lab/on`, or else to the default root."""
+    """Return a variant that adds a component (setting) to a parent, for every component, by the component's name.
+
+    The parent is one that the component's annotation `lab/on` names, or else the root of its system (`root_of`).
+    """
     roots = {knob: find_present_name(knob, manifests) for knob in knob_names(manifests)}
     names = [name for name in reversed(variant_names(manifests)) if split_name(name)[1]]
     return roots | {split_name(name)[1][-1]: name for name in names}
@@ -341,10 +344,10 @@ def _suggest_name(name: str, manifests: Path) -> str:
 
 
 def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
-    """Return an overlay with all its ancestors: its baseline, the baseline's baseline and so on, the last of them first.
+    """Return an overlay after all its ancestors: first the root, …, then the baseline of its baseline, its baseline, itself.
 
     Args:
-        name: The name of the overlay, which is the last element of the result.
+        name: The name of the overlay.
         manifests: The folder of the manifests.
 
     Raises:
@@ -689,7 +692,7 @@ def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: 
 
 
 def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
-    """Raise an error for faults that kustomize accepts.
+    """Raise an error if rendered Kubernetes objects have one of the faults that kustomize itself accepts.
 
     The faults are a container without image, an image without registry, and a sysctl that is set twice.
 

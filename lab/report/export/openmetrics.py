@@ -2,9 +2,8 @@
 
     Sample(block=2, achieved_rps=998.2, …)  →  lab_achieved_requests_per_second{arm="keepalive",block="2",run="…",…} 998.2
 
-Each family has every sample that has such a number, with the label `sample`. Nothing is pooled: a metric is that of one
-sample. Parsers of Prometheus' older text format read it as well: that format has no units and no end, but it takes
-`# UNIT` and `# EOF` for comments, and it knows the type of every family here.
+Each number belongs to one sample, which the label `sample` names; samples are not pooled. Parsers of Prometheus' older text
+format can read the output, too. That format has neither units nor an end mark, but it treats `# UNIT` and `# EOF` as comments.
 """
 
 from __future__ import annotations
@@ -112,8 +111,9 @@ def render_openmetrics(
 def accumulate(histogram: Histogram) -> tuple[list[int], float]:
     """Return the cumulative counts of a histogram for the export, and the sum of all latencies in seconds.
 
-    There is a count for each of `BOUNDS_S`: the number of requests that took no longer. A request counts with the upper end of its fine
-    bucket, which is at most 0.1 % too high. The sum is computed from the middles of the fine buckets, since load generators print none.
+    There is a count for each bound in `BOUNDS_S`: the number of requests that took at most this time. The time of a request is
+    the upper end of its bucket in the histogram, which is at most 0.1 % too high. The sum is computed from the middles of the
+    buckets, since load generators print no sum.
     """
     filled = histogram.counts.nonzero()[0]
     counts = histogram.counts[filled]
@@ -124,12 +124,12 @@ def accumulate(histogram: Histogram) -> tuple[list[int], float]:
 
 
 def _make_encodable(*texts: str) -> list[str]:
-    """Return texts with a `?` in place of each character that UTF-8 cannot encode (a byte in a command that was not text)."""
+    """Return texts with a `?` in place of each character that UTF-8 cannot encode, such as a stray byte of a command line."""
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
 def _list_label_values(record: RunRecord, sample: Sample, *more: str) -> list[str]:
-    """Return the values of the labels in LABELS for a sample, followed by those of further labels."""
+    """Return a sample's values for the labels in LABELS, in their order, followed by `more` (the values of further labels)."""
     place = sample.target, sample.variant, sample.arm, sample.point.name, str(sample.block)
     state = str(sample.valid).lower(), sample.reason or "", sample.generator, sample.id
     return _make_encodable(record.id, *place, *state, *more)
@@ -147,9 +147,9 @@ def _make_gauge(family: Family, record: RunRecord, samples: Sequence[Sample]) ->
 
 
 def _yield_outcomes(samples: Sequence[Sample]) -> Iterator[Family]:
-    """Yield a gauge for each outcome of a disruption, of streams of events or of WebSockets that the samples have.
+    """Yield a gauge for each outcome in the samples: a number about a disruption, about streams of events or about WebSockets.
 
-    Example: `gap_s` becomes `lab_outcome_gap_seconds`.
+    Example: the outcome `gap_s` becomes the gauge `lab_outcome_gap_seconds`.
     """
     for name in dict.fromkeys(name for sample in samples for name in sample.outcome):
         unit = {"_s": "seconds", "_bytes": "bytes"}.get((re.search(r"_(s|bytes)$", name) or [""])[0], "")

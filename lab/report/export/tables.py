@@ -1,8 +1,7 @@
 """A run as tables for other tools, in CSV, JSON lines or Parquet: samples, histograms, requests, events and usage.
 
-Nothing is dropped: samples that do not count are rows like any other, with their reason (`lab.analysis.sample_frames`). Nothing is computed
-that the records and histograms of the samples do not have: effects and verdicts are up to `just compare`. All values are in seconds, bytes
-and counts.
+Invalid samples are rows, too, with the reason why they do not count (`lab.analysis.sample_frames`). The tables have no effects
+and no verdicts; `just compare` computes these. All values are in seconds, bytes or counts.
 """
 
 from __future__ import annotations
@@ -106,8 +105,8 @@ def _read_frame(run: RunStore, table: str, sample: Sample) -> pl.DataFrame | Non
 def _make_histogram_frame(run: RunStore, sample: Sample) -> pl.DataFrame | None:
     """Return a row for each bucket of a sample's histograms that is not empty; None where the sample has no histogram.
 
-    Of the two series, `service` counts from when a request was sent. `latency` counts from when it was due, if the load generator knows
-    that.
+    There are two series. In `service`, the time of a request begins when the request was sent. In `latency`, it begins when the
+    request was due, if the load generator records that time.
     """
     columns = {"series": pl.String, "kind": pl.String, "lower_s": pl.Float64, "upper_s": pl.Float64, "count": pl.Int64}
     frames: list[pl.DataFrame] = []
@@ -155,11 +154,11 @@ def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame
 
 
 def write(frames: Iterable[pl.DataFrame], form: Format, out: IO[bytes]) -> None:
-    """Write frames to a file in one format.
+    """Write the rows of several frames to a file, one frame after the other.
 
     Args:
         frames: The frames, which have the same columns.
-        form: `csv` (with one header line), `parquet` (one file), or else JSON lines (a value that is not known is null).
+        form: `csv` (with a single header line), `parquet`, or `json` (an object per line; a value that is not known is null).
         out: The file.
 
     """

@@ -1,7 +1,7 @@
-"""Figures: functions that take a frame and return a plotly Figure.
+"""Figures: functions that make a plotly figure from data that others have read and computed.
 
-Nothing is saved, read or judged here; seconds and bytes become readable units. Every figure has a title, axes with units and hover texts. It
-is legible on white and on black: text and grid are a middle grey, and the paper is transparent.
+Seconds and bytes are scaled to readable units. Every figure has a title, axes with units, and hover texts. A figure is legible on
+white and on black: text and grid are a middle grey, and the paper is transparent.
 """
 
 from __future__ import annotations

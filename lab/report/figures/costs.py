@@ -1,7 +1,7 @@
-"""The figures of the CPU cost of a request: the steps between systems, and the difference between two alike systems.
+"""The figures of the CPU cost of a request: its change from one variant to the next, and its scatter over starts and reloads.
 
-The ladder has a bar for each step between two systems, which begins where the bar above it ends. The other figure has a dot for the workers
-between two reloads, and a column for each bring-up.
+`ladder` has a bar for each step from one variant to the next; a bar begins where the bar above it ends. `generations` has a dot
+for each worker generation (the worker processes between two reloads), and a column for each start of the system.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def ladder(rungs: Sequence[Rung], title: str, reason: str = NOTHING) -> go.Figur
 def generations(dots: Sequence[GenerationDot], title: str) -> go.Figure:
     """Return the figure with a dot for each worker generation (the worker processes between two reloads).
 
-    Variants stand next to each other, and their bring-ups in order. Thin lines reach from the smallest to the largest repeat of a
-    generation.
+    Variants are next to each other, each with its bring-ups (starts of the system) in order. A thin line reaches from the
+    smallest to the largest repeat of a generation.
 
     Args:
         dots: The dots.

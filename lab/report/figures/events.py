@@ -1,8 +1,8 @@
 """The figures of what happened in one sample: its timeline, its single events, and the proxy's processes.
 
-The timeline has rate, errors and latency per 100 ms around a disruption, with a mark for every event. Further figures show how long each
-change took to show in an answer, the transfer of every large body, every probe, and the proxy's processes while it reloads. The frames are
-those of `lab.analysis.timelines`, except for `processes`.
+The timeline has rate, errors and latency per 100 ms around a disruption, with a mark for every event. Further figures show the
+delay until an answer shows a configuration change, the transfer of every large body, every probe, and the proxy's processes
+during reloads. Except for `processes`, the functions need frames of `lab.analysis.timelines`.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ def timeline(bins: pl.DataFrame, marks: pl.DataFrame, title: str, band: pl.DataF
 def _make_marks(marks: pl.DataFrame, row: str) -> go.Scatter:
     """Return the marks (one for each event) of one row of the timeline.
 
-    The mouse cannot tell marks apart that are close to each other. So the hover text of a mark has the texts of all marks near it.
+    The mouse cannot select a single mark among marks that are close to each other. So the hover text of a mark describes all
+    marks near it.
 
     Args:
         marks: The events of the row.
@@ -235,7 +236,7 @@ def delays(changes: Mapping[str, pl.DataFrame], title: str) -> go.Figure:
 
 
 def transfers(bodies: pl.DataFrame, title: str) -> go.Figure:
-    """Return the figure with a bar for each large body, from the beginning of its transfer to the end.
+    """Return the figure of the transfers of large request or response bodies, with a bar from the begin to the end of each.
 
     The hover text has the rate of the transfer and the status of the answer.
 

@@ -1,7 +1,8 @@
 """The figures of numbers with their intervals, next to published numbers where there are any.
 
-`intervals` has a row per arm with the value of every block. `compare_published` has rows of ratios, each relative to its own machine, on one
-logarithmic axis. `scaling` has a number over a size (routes, requests at once, a page), per arm, metric or target.
+`intervals` has a row for each arm (variant of a run), with the value of every block (repetition). `compare_published` has rows of
+published and measured ratios on one logarithmic axis. `scaling` has a number over a size (routes, requests at once, bytes of a
+page), with a line for each arm, metric or target.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class MeasuredNumber:
 
     Attributes:
         label: The name of the row.
-        group: What decides the colour, for example the arm (variant of the run).
+        group: The name that decides the colour, for example that of the arm (variant of the run).
         value: The number; None: there is none.
         low: The lower end of the 95 % interval over the blocks (repetitions). None: too few blocks, blocks in two clusters, or a published
             number.
@@ -55,7 +56,10 @@ class MeasuredNumber:
 
     @property
     def ends(self) -> tuple[float, float | None, float | None]:
-        """The measured or published number as (value, lower end, upper end); both ends are None if it has no interval."""
+        """The number as (value, lower end of its interval, upper end); an end is None without an interval.
+
+        The value is 0 where there is none.
+        """
         return self.value or 0.0, self.low, self.high
 
 
@@ -100,7 +104,7 @@ class RatioRow:
 
 
 def describe_values(rows: Sequence[MeasuredNumber]) -> str:
-    """Return a text about the values of a figure: whether they are medians with intervals, or of too few blocks (repetitions)."""
+    """Return a text that explains the values of a figure: medians of the blocks (repetitions), with or without intervals."""
     enough = [row.low is not None for row in rows]
     if not any(enough):
         return "median of the blocks, too few for an interval"
@@ -173,7 +177,7 @@ def intervals(
 def compare_published(rows: Sequence[RatioRow], title: str, name: str, unit: str) -> go.Figure:
     """Return the figure of measured ratios next to published ones, the first row at the top.
 
-    The published mark of a row stands above the row's middle, and the measured one below. A row with neither ratio is left out.
+    In each row the published mark is a little above the middle, and the measured mark below. A row without any ratio is left out.
 
     Args:
         rows: The rows.
@@ -225,7 +229,10 @@ def compare_published(rows: Sequence[RatioRow], title: str, name: str, unit: str
 
 
 def _fold_label(label: str) -> str:
-    """Return a label; if it is long, its last part (after ` · `) stands on a second line, so that a phone has room for it."""
+    """Break a label of more than 24 characters into two lines before its last part: `first part · last part`.
+
+    The line break is `<br>`, since plotly shows the label. A short label, or a label without ` · `, is returned unchanged.
+    """
     head, separator, tail = label.rpartition(" · ")
     return f"{head}<br>{tail}" if separator and len(label) > 24 else label
 

@@ -1,6 +1,6 @@
-"""The figure of latency by percentile over the logarithm of 1/(1-p), as wrk2's plots have it.
+"""The figure of latency by percentile: like wrk2's plots, its horizontal axis is the logarithm of 1/(1-p) for a percentile p.
 
-Each load has a line, and panels stand side by side.
+Each load has a line. A figure may have several panels side by side.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PercentilePoint:
 
     @property
     def tail(self) -> float:
-        """The horizontal position of a point of a latency curve: 1/(1-p) for the percentile p."""
+        """The horizontal position of a point of a latency curve: 1/(1-p) for its percentile p, for example 100 for 99 %."""
         return reciprocal_tail(self.place)
 
 
@@ -71,7 +71,10 @@ class Curve:
 
     @property
     def colour(self) -> str:
-        """The colour of a latency line. It depends on the load's number of connections alone, so that a load has one colour in every figure."""
+        """The colour of a latency line, for example `#5b6fd6`. It depends only on the number of connections of the load.
+
+        So a load has the same colour in every figure.
+        """
         return ORDERED[(ceil(self.connections / 100) - 1) % len(ORDERED)]
 
     @property
@@ -104,7 +107,7 @@ class Panel:
 def reciprocal_tail(place: int) -> float:
     """Return 1/(1-p) for a percentile p that wrk2 prints, given its number: 0 → 1 (0 %), 5 → 2 (50 %), 10 → 4 (75 %).
 
-    The numbers are those of HdrHistogram's ticks: five whenever the share of slower requests halves.
+    wrk2 prints the percentiles of HdrHistogram. After every five of them, the share of slower requests has halved.
 
     Args:
         place: The number of the percentile, from 0.
@@ -124,7 +127,7 @@ def percentiles(
 ) -> go.Figure:
     """Return the figure of latency by percentile, with panels side by side.
 
-    Without any line it is an empty figure with the reasons of its panels.
+    If no panel has a line, the result is an empty figure with the reasons of its panels.
 
     Args:
         panels: The panels.
@@ -205,7 +208,7 @@ def _make_line(curve: Curve, scale: float, unit: str, listed: bool) -> go.Scatte
 
 
 def _make_band(curve: Curve, scale: float, bottom: float) -> list[go.Scatter]:
-    """Return the area between the lower and upper ends of a line's points; empty where no point has them.
+    """Return the area between the lower and the upper ends of a line's points; empty if no point has both ends.
 
     Args:
         curve: The line.
@@ -261,8 +264,7 @@ def _make_vertical_axis(panels: Sequence[Panel], scale: float, log_y: bool) -> d
 def _annotate_empty_panel(figure: go.Figure, column: int, reason: str) -> None:
     """Write the reason into the middle of a panel without lines, and draw a dotted frame around the panel.
 
-    Both are positioned on the whole figure, since plotly has no axes for a panel without a trace. The text has explicit anchors, since
-    plotly would otherwise choose them by the text's position.
+    Text and frame are positioned relative to the whole figure, since plotly has no axes for a panel without a trace.
 
     Args:
         figure: The figure.

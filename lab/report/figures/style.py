@@ -91,7 +91,7 @@ def make_figure(
     y: Mapping[str, Any],
     reason: str = NOTHING,
 ) -> go.Figure:
-    """Return a figure with some traces in the lab's common style; without traces, an empty figure with a reason.
+    """Return a figure in the lab's common style, made from plotly traces; without any trace, an empty figure with the reason.
 
     Args:
         traces: The traces.
@@ -140,7 +140,7 @@ def make_stacked_figure(
 
 
 def colours(names: Sequence[str]) -> dict[str, str]:
-    """Return name → colour. Colours are given in the order of the names, and repeat if there are more names than colours."""
+    """Return a colour for each name: name → colour such as `#2b83ba`. The colours repeat if there are more names than colours."""
     return {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
 
 
@@ -191,7 +191,8 @@ def add_note(figure: go.Figure, text: str, gaps: Sequence[str] = ()) -> go.Figur
     Args:
         figure: The figure, which is changed.
         text: The text; empty: nothing is added.
-        gaps: For each empty row or line of the figure, what it lacks. They are stored in the figure's metadata, where reports find them.
+        gaps: A text about what is missing, for each empty row or line of the figure. The texts are stored in the figure's
+            metadata, where the report reads them.
 
     """
     layout: Any = figure.layout
@@ -231,9 +232,10 @@ def choose_scale(unit: str, greatest: float) -> tuple[float, str]:
 
 
 def log_axis(values: Sequence[float | None]) -> dict[str, Any]:
-    """Return plotly's settings for an axis with some values: logarithmic if they span a factor of 5 or more, else linear.
+    """Return plotly's settings for an axis that shows some values: logarithmic if they span a factor of 5 or more, else linear.
 
-    A logarithmic axis has a tick for each power of ten; if the values span no more than two of them, it has ticks at 1, 2 and 5.
+    A logarithmic axis has a tick for each power of ten. If the values span a factor of 100 or less, it also has ticks at 2 and 5
+    times these powers. Values that are None, 0 or negative are ignored.
     """
     present = [value for value in values if value is not None and value > 0]
     span = max(present) / min(present) if present else 1.0

@@ -1,10 +1,10 @@
-"""A figure as SVG, for pages that run no scripts, such as those that GitHub shows; no browser is needed to make it.
+"""The conversion of a plotly figure to SVG without a browser, for pages that run no scripts, such as those that GitHub shows.
 
     go.Figure([go.Scatter(x=[1, 2], y=[3, 4], mode="markers")])  →  <svg …><circle cx="106" …/>…</svg>
 
-It draws what figures of numbers are made of: marks and lines with error bars over one horizontal and one vertical axis, which may be
-logarithmic or have a text for each row, vertical lines, and a legend. The texts of rows stand above their rows, so that none is cut. The
-title is left to the page. Refuses any other figure, such as one with bars or several panels.
+The SVG has marks and lines with error bars, vertical lines, a legend, and two axes. An axis may be logarithmic, or have a text
+for each row. The text of a row is above the row, so that it is never cut. The title is not drawn, since the page has it. Any
+other figure, such as one with bars or several panels, is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def render_svg(figure: go.Figure) -> str:
     """Return a plotly figure as SVG that is legible on a white and on a black background.
 
     Raises:
-        UsageError: The figure has anything but marks and lines over a single pair of axes, or has no data.
+        UsageError: The figure has no data, or it has bars, areas or several panels.
 
     """
     layout: Any = figure.layout

@@ -2,8 +2,8 @@ r"""The rendering of HTML from templates and from Markdown, where raw HTML is sh
 
     "# Why?\n\n| a |\n| - |\n| 1 |"  →  '<h2>Why?</h2>\n<div class="scroll" …><table>…'
 
-Headings stand one level below those of the page; tables scroll separately on a narrow screen. It is a separate module because it is all
-that a run's page and the report of all runs have in common.
+Headings of the Markdown are one level lower in the HTML. Each table scrolls separately on a narrow screen. Both the page of a run
+and the report of all runs use this module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 TEMPLATES = Path(__file__).parent / "templates"
 GAP = re.compile(r"^\*(?=no run: |nothing to )(.*)\*$", re.MULTILINE)
-"""The text that replaces a table, or some of its rows, where there is nothing to show (`lab.studies.exhibits`)."""
+"""A line of Markdown with the reason why a table, or some of its rows, has no data: `*no run: …*` (`lab.studies.exhibits`)."""
 TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable("table")
 
@@ -67,5 +67,8 @@ def render_html(text: str, runs: Collection[str] = (), below: int = 1) -> str:
 
 
 def find_gaps(text: str) -> tuple[str, ...]:
-    """Return the reasons, stated in a Markdown text, why tables or rows of tables in it have no data."""
+    """Return the reasons for missing data that a Markdown text states.
+
+    These are its lines in italics that begin with `no run: ` or `nothing to `, without the asterisks.
+    """
     return tuple(GAP.findall(text))

@@ -1,9 +1,9 @@
-"""The page of a run: one HTML file that opens by a double click, next to the run or in a chosen folder.
+"""The page of a run: one HTML file with all results, which needs no server, no script and no network.
 
-    write(Result(run), Path("data/runs/RUN"))  →  data/runs/RUN/report.html
+    write_page(RunResult(run), Path("data/runs/RUN"))  →  data/runs/RUN/report.html
 
-It has what the terminal prints at the end of a run, and what has no room there: every effect as an interval, all notes, and how it was
-measured. It contains no script and loads nothing from elsewhere.
+The page has everything that the terminal prints at the end of a run. It also has a figure of all effects with their intervals,
+all notes, and a description of how the run was measured.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""JSON output: results as plain data with stable keys, and the schemas of it."""
+"""JSON output: results as plain data with stable keys, and the JSON schemas of this data."""

@@ -1,4 +1,4 @@
-"""The JSON that the other verbs print: plans, ablations, migrations, capacity and usage."""
+"""The JSON that commands print about plans, ablations, migrations, capacity and the usage of processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON that `bench`, `table`, `compare`, `gate` and `aa` print of runs."""
+"""The JSON that the commands `bench`, `table`, `compare`, `gate` and `aa` print about runs."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ RATE_COST = JsonShape(
 
 
 def _convert_to_ratio(row: ComparedRow, value: float | None) -> float | None:
-    """Convert a value of a comparison row for JSON: a log-ratio becomes a ratio; a difference or None stays as it is."""
+    """Return a value of a comparison's row for JSON: a log-ratio as a ratio, and a difference or None unchanged."""
     return exp(value) if value is not None and row.relative else value
 
 
@@ -285,15 +285,15 @@ def describe_gate(gate: Gate, strict: bool) -> dict[str, Any]:
 
 
 def _list_noises(report: Report) -> list[dict[str, Any]]:
-    return [NOISE.read(noise, {"resolve": _list_needed_blocks(report, noise)}) for noise in report.noises]
-
-
-def _list_needed_blocks(report: Report, noise: Noise) -> list[Numbers]:
-    counts = [(effect, None if noise.why else report.needed(noise, effect)) for effect in EFFECTS]
-    return [
-        {"effect": effect, "blocks": blocks, "duration_s": report.lasts_s(blocks) if blocks else None}
-        for effect, blocks in counts
-    ]
+    noises: list[dict[str, Any]] = []
+    for noise in report.noises:
+        needed = [(effect, None if noise.why else report.needed(noise, effect)) for effect in EFFECTS]
+        resolve = [
+            {"effect": effect, "blocks": blocks, "duration_s": report.lasts_s(blocks) if blocks else None}
+            for effect, blocks in needed
+        ]
+        noises.append(NOISE.read(noise, {"resolve": resolve}))
+    return noises
 
 
 def _count_nulls(report: Report) -> dict[str, int]:

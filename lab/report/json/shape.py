@@ -1,11 +1,12 @@
-"""The conversion of values to JSON, and the schemas of it; a `JsonShape` lists the keys with which a type is printed.
+"""The conversion of objects to JSON, and the JSON schemas. A `JsonShape` lists the keys with which a type is printed.
 
-    Shape("Side", CellStats, "run arm median=level.value invalid", Key("blocks", lambda side: len(side.values), int))
+    JsonShape("Side", CellStats, "run arm median=level.value", JsonKey("blocks", lambda side: len(side.values), int))
 
-A key given as a word reads the attribute of this name, or the attribute at the end of a path (null where anything on the path is None), and
-has the type of that attribute. A pydantic model is made of the keys, which prints the value and gives its schema. Values of types without a
-shape are printed as pydantic prints them. The meanings of keys are in meanings.toml. Seconds, bytes, requests per second, ratios and counts
-are printed as they are: nothing is scaled or rounded for people, and what is not known is null and never left out.
+A key that is written as a word reads the attribute of this name. A key with a path (`median=level.value`) reads the attribute at
+the end of the path, and is null if anything on the path is None. Either key has the type of its attribute. A pydantic model is
+made from the keys. It converts the object, and gives the schema. Values of types without a shape are printed as pydantic prints
+them. The meanings of the keys are in meanings.toml. Numbers are neither scaled nor rounded. A value that is not known is null;
+`JsonShape.left_out` has the exceptions.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ class JsonShape:
         return model
 
     def read(self, source: Any, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return key → value for an object.
+        """Return an object's values by the keys of this JSON shape: key → value, not yet converted to JSON.
 
         Args:
             source: The object.
@@ -182,7 +183,7 @@ def _get_attribute_type(owner: Any, name: str) -> Any:
     """Return the type of an attribute, or of an item of a tuple if the name is a number (see `_get_attribute`).
 
     Args:
-        owner: The type of the value that has the attribute or item. If this value may be None, so may the result.
+        owner: The type of the value that has the attribute or item. If this type allows None, the returned type allows None, too.
         name: The name of the attribute, or the number of the item.
 
     """
@@ -218,8 +219,8 @@ def _replace_types(kind: Any, views: Mapping[Any, JsonShape]) -> Any:
 
 @cache
 def read_meanings() -> dict[str, dict[str, str]]:
-    """Return the meanings of JSON keys: name of a shape → key → meaning, from meanings.toml.
+    """Return the meanings of JSON keys from meanings.toml: name of a JSON shape → key → meaning in words.
 
-    The entry `shared` has the meanings of keys that the shape's own entry lacks.
+    The entry `shared` has meanings for all shapes. A shape's own entry has precedence.
     """
     return tomllib.loads(MEANINGS.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""The JSON that `migrate --verify` prints: the successors, and their differences from ingress-nginx with both exchanges."""
+"""The JSON that `migrate --verify --json` prints: how the answers of each successor differ from those of ingress-nginx."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""The table of an ablation: every knob alone and cumulatively, ranked by effect, and what to apply.
+"""The table of an ablation: the effect of every knob (setting), alone and cumulatively, ranked by size, and what to apply.
 
-A disruption is judged by its outcome: differences in the unit of the metric, which are compared neither with ratios nor with each other.
-Knobs with such a metric come last among those with a claim, and last among those without, in the order of the plan.
+Effects of steady loads are ratios. Effects on the outcome of a disruption are differences in the unit of the metric, and their
+sizes cannot be compared. Within each group of the ranking, such knobs come after those with ratios, in the order of the plan.
 
-Refuses to claim more than the summaries of the runs do: a knob that was better than a handicap is no advice against the root. Where a knob
-was measured at several points, the point with the largest claimed effect decides, else that with the largest effect that was not refused a
-judgement, else that with the largest effect. The tables of the runs show every point.
+A knob may have been better than another variant than the root (the one that all others derive from). It is then not advised for
+the root. If a knob was measured at several load points, one point decides: that with the largest claimed effect. Without a
+claimed effect, it is that with the largest judged effect, and otherwise that with the largest effect. The tables of the runs show
+every point.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ VERDICT_TEXTS = {
     "not-steady": "not steady: no effect",
 }
 HANDICAPPED = {"apply": "better than", "worse": "worse than"}
-"""The words for a knob that was compared with another variant than the root."""
+"""The words for a knob whose baseline is another variant than the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +132,8 @@ def _make_line(
 def _describe_verdict(step: Step, kind: str) -> str:
     """Return the verdict on a knob (setting) in words.
 
-    If the knob is better or worse, and was compared with another variant than the root, the words name this variant: a
-    knob that undoes a handicap may do nothing for the root.
+    Usually the knob was compared with the root (the variant that all others derive from). If it is better or worse than another
+    variant, the words name this variant, because the knob may have no effect on the root.
 
     Args:
         step: The planned measurements of the knob.
@@ -149,8 +150,8 @@ def _describe_verdict(step: Step, kind: str) -> str:
 def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
     """Return a sort key for the effects of one knob (one setting): the strongest effect has the greatest key.
 
-    A claimed effect (significant after adjustment) is greater than any other. Among the others, an effect with a decision is greater than
-    one without (`NOT_JUDGED`). Within each of these three groups, the effect of larger size is greater.
+    Claimed effects (significant after adjustment) have the greatest keys. The next group is the other effects with a decision,
+    and the last group is those without (`NOT_JUDGED`). Within each group, the larger effect has the greater key.
 
     Args:
         item: A row of the results, and one of its effects.
@@ -205,8 +206,8 @@ def _format_effect(effect: Effect | None) -> str:
 def _advise(lines: Sequence[Ranked]) -> list[str]:
     """Return lines of advice: which knobs (settings) to apply, the largest effect first, or that nothing needs to be changed.
 
-    Knobs that improve only on some variant other than the root (the one all others derive from) follow, without the configuration snippet
-    to apply.
+    Each knob to apply has its snippet of configuration. The knobs that were only better than a variant that is not the root (the
+    one that all others derive from) follow without a snippet.
     """
     better = [line for line in lines if line.verdict == _describe_verdict(line.step, "apply")]
     handicapped = [f"{line.step.knob}: {line.verdict}" for line in better if not line.snippet]

@@ -1,7 +1,4 @@
-"""The page of a calibration: its tables, the advice on each generator, and how it was measured.
-
-Units are scaled only here.
-"""
+"""The page of a calibration (a test of the load generators): its tables, advice on each generator, and how it was measured."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ NOISY = "*"
 
 
 def page(record: CalibrationRecord) -> list[Part]:
-    """Return the page of a calibration, which measured load generators against a server whose answers are known beforehand.
+    """Return the page of a calibration, which tested the load generators on a server that answers at known times.
 
-    It has the tables of results, the advice on each generator, and notes on how it was measured.
+    The page has tables of the results, advice on each generator, and notes about the measurements.
     """
     rows = summarise_generators(record)
     parts: list[Part] = []

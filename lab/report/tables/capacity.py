@@ -1,7 +1,4 @@
-"""The page of a capacity answer.
-
-Microseconds occur only here.
-"""
+"""The page of the command `capacity`, which answers how many proxies a load needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a comparison, in the manner of benchstat: both medians, the effect, its p, and n.
+"""The page of a comparison, in the manner of benchstat: both absolute values, the effect, its p-value, and the number of blocks.
 
 ceiling  64 connections, closed loop, 5 s, 1kB.bin
   keepalive against baseline
@@ -42,7 +42,7 @@ STYLES = {Decision.BETTER: "bold green", Decision.WORSE: "bold red", Decision.IN
 
 
 def make_page(comparison: Comparison, selected: Sequence[ComparedRow] | None = None) -> list[Part]:
-    """Return the page of a comparison: the runs, the table, how to read it, and a sentence for each compared arm (variant of a run).
+    """Return the page of a comparison: the runs, the table, its legend, and a sentence for each compared arm (variant of a run).
 
     Args:
         comparison: The comparison.
@@ -143,8 +143,8 @@ def _yield_legend(comparison: Comparison) -> Iterator[str]:
 def _format_level(row: ComparedRow, side: CellStats) -> str:
     """Return the absolute value of one side of a comparison, in the row's unit: `2.31 [2.29, 2.35]`.
 
-    With too few blocks (repetitions) for an interval, it is their range: `2.2–2.4`. If the blocks fall into two clusters, it is the two
-    values. Where nothing was measured, it is `–`.
+    With too few blocks (repetitions) for an interval, the text is their range: `2.2–2.4`. If the blocks fall into two clusters,
+    the text has the value of each cluster. It is `–` if nothing was measured.
 
     Args:
         row: The row of the comparison.
@@ -165,7 +165,10 @@ def _format_level(row: ComparedRow, side: CellStats) -> str:
 
 
 def _format_effect(row: ComparedRow) -> str:
-    """Return the effect of a row as text: `−8.2 % [−9.1, −7.3]`, or if it is inconclusive `~ [−1.2, +0.8] %`; `–` if there is none."""
+    """Return the effect of a comparison's row as text with its interval: `−8.2 % [−9.1, −7.3]`.
+
+    An inconclusive effect has no number: `~ [−1.2, +0.8] %`. Without an effect the text is `–`.
+    """
     if row.estimate is None or row.decision is Decision.NOT_JUDGED:
         return "–"
     text = format_change(row, row.estimate)

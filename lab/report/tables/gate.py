@@ -1,11 +1,12 @@
-"""The page of a gate, and its JUnit XML, which CI systems show next to a change.
+"""The page of a gate (a comparison that fails on a regression), and its JUnit XML, which CI systems show next to a change.
 
-The page is for a terminal, for a pull request and for the summary of a CI step. In the XML a row is a test case with the same name in
-every run, so that CI can show its history; the suite names the runs:
+The page is for a terminal, for a pull request and for the summary of a CI step. In the XML, each row of the comparison is a test
+case. Its name is the same in every run, so that CI can show its history. The test suite has the names of the runs. A test case
+depends on the verdict:
 
-    regression   a failure with the sentence and what to do
-    inconclusive  skipped; an error where the gate is strict, since the gate fails then. Everything that is missing is reported likewise
-    passed       a test case with the sentence as its output
+    regression    a failure, with the sentence and what to do
+    inconclusive  skipped; an error if the gate is strict. A row that is missing in the second run is reported in the same way
+    passed        a test case with the sentence as its output
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ UNCHANGED = b'<?xml version=\'1.0\' encoding=\'utf-8\'?>\n<testsuites name="lab 
 
 
 def page(gate: Gate, strict: bool) -> list[Part]:
-    """Return the page of a gate (a comparison that fails on a regression): the verdict, a table, what did not pass and why.
+    """Return the page of a gate (a comparison that fails on a regression): the verdict, a table, and the rows that did not pass.
 
-    In Markdown, which a CI job shows as its summary or a comment, the page begins with a heading.
+    Each of these rows has a reason and a remedy. In Markdown, the page begins with a heading.
 
     Args:
         gate: The judged comparison.
@@ -94,7 +95,7 @@ def page(gate: Gate, strict: bool) -> list[Part]:
 
 
 def _shorten(text: str, base: str) -> str:
-    """Return a text without ` against BASE`, which the page says once for all rows."""
+    """Remove ` against BASE` from a text and return the rest, since the page names the usual baseline only once."""
     return re.sub(rf" against {re.escape(base)}(?= at |$)", "", text)
 
 

@@ -7,8 +7,9 @@
     levels of scatter     load        repeat                generation            bring-up           one start  generations
     baseline              ceiling     0.6 % [0.5, 0.8]      4.1 % [3.1, 6.0]      0 % [0, 2.2]       4.1 %      8 × 4
 
-The first table shows and compares medians of gauges and means of memory and connections; with fewer than six blocks it shows the smallest
-and the largest. It claims nothing, since only a primary metric may.
+A gauge is a value that a system reports about itself. The first table has medians of gauges, means of memory and connections, and
+the ratios to the baseline. With fewer than six blocks (repetitions) it has the smallest and the largest value. The table has no
+verdicts, since only primary metrics have verdicts.
 """
 
 from __future__ import annotations
@@ -117,7 +118,8 @@ def _format_value(name: str, arm: Arm, values_of: Mapping[str, Mapping[str, floa
 def _format_interval(rows: Sequence[SummaryRow]) -> str:
     """Return the interval of the upstream connections opened per answer, with a leading space: ` [0.93, 0.97]`.
 
-    It is that of the load point with the most such connections. The text is empty if these are few, or have no interval.
+    The interval is that of the load point with the most such connections. The text is empty if these are few, or have no
+    interval.
 
     Args:
         rows: The rows of an arm (variant of the run), one for each load point.
@@ -160,8 +162,8 @@ def _find_range(name: str, rows: Sequence[SummaryRow]) -> tuple[float, float] | 
 def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
     """Return the table of idle costs (CPU at rate 0) and marginal costs (CPU of each additional request); empty without any.
 
-    They follow from measurements at two offered rates. The rows of a baseline have its costs; those of any other variant have the
-    differences from the baseline.
+    Both costs are computed from measurements at two offered rates. A baseline has rows with its costs. Any other variant has rows
+    with the differences of its costs from those of the baseline.
     """
     if not costs:
         return []
@@ -189,9 +191,12 @@ def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
 def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
     """Return the table of variance components: how much the CPU cost varies between repeats, worker generations and bring-ups.
 
-    A worker generation is the worker processes between two reloads. The result is empty if nothing was measured on several generations.
-    What was measured is the ratio of two systems, whose standard deviation is √2 times that of one system. The table has the numbers of one
-    system.
+    A worker generation is the worker processes between two reloads. A bring-up is a start of the system. The table has standard
+    deviations of one system's cost.
+
+    Args:
+        all_levels: The variance components of each variant and load; empty: the page is empty, too.
+
     """
     if not all_levels:
         return []
@@ -226,10 +231,10 @@ def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
 
 
 def describe_variance(levels: VarianceComponents) -> str:
-    """Return in words how much one variant at one load varies between repeats, worker generations and bring-ups, for a figure.
+    """Return in words how much the CPU cost of one variant at one load varies between starts of the system, and between repeats.
 
-    A worker generation is the worker processes between two reloads. An example is `one start varies by 4.1 % (sd; 32 generations, 8
-    bring-ups), a repeat by 0.6 %`.
+    Example: `one start varies by 4.1 % (sd; 32 generations, 8 bring-ups), a repeat by 0.6 %`. A bring-up is a start of the
+    system. A generation is the worker processes between two reloads.
     """
     if levels.found is None:
         return "no bring-up of which every measurement counts"
@@ -297,7 +302,7 @@ def _make_usage_grid(frame: pl.DataFrame) -> Grid:
 def warnings_page(summaries: Sequence[Summary]) -> list[Part]:
     """Return a line for each arm (variant of a run) and load whose numbers would mislead a reader; empty if there are none.
 
-    A line says after how many seconds the arm no longer holds its rate, and why. Or it says that too few of its samples are valid.
+    A line says what is wrong with the samples, for example that they are not steady, or that too few of them are valid.
     """
     lines = tuple(describe_misleading(summaries))
     sentences = Sentences(tuple(Text(f"  {line}") for line in lines), tuple(f"- {line}" for line in lines))

@@ -1,4 +1,7 @@
-"""The page of a search for the knee: the knees, every rate that was tried, and a sentence of advice per variant."""
+"""The page of a search for the knee, the highest rate that a variant serves within the latency bound.
+
+The page has the knee of each variant, every rate that was tried, and a sentence of advice per variant.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,10 @@ def _make_rate_row(rate: Rate, knee: Knee) -> TableRow:
 
 
 def _format_cpu(result: Knee | Rate) -> list[str]:
-    """Return three cells: the proxy's CPU time per request in µs, and the busy shares of the generator's and the proxy's CPUs."""
+    """Return three cells about CPUs: the proxy's time per request in µs, and how busy the generator's and the proxy's CPUs were.
+
+    A value that is not known is `–`.
+    """
     cost_s = result.cpu_per_request_s
     shares = (result.generator_core, result.proxy_core)
     return [
@@ -142,7 +148,10 @@ def _describe_limit(knee: Knee) -> str:
 
 
 def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
-    """Return a further line about what to do if no knee (highest rate within the latency bound) was found; empty if the reason has a remedy."""
+    """Return a line with advice for a variant without a knee (highest rate within the latency bound).
+
+    The line is empty if the reason why there is no knee already contains a command.
+    """
     if "--resume" in knee.why:
         return ""
     command = f"just knee {knee.variant}{rerun.place(report.target)}"
@@ -158,9 +167,10 @@ def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
 def command_at_knee(report: KneeReport, knee: Knee) -> str:
     """Return the command that measures a variant at fractions of its knee (the highest rate within the latency bound).
 
-    The command names the sweep `at-knee` (a list of loads at such fractions). If the search had another load than this sweep, it names a
-    sweep file that the user must write. If the search covered only this variant, the command names the search, and `bench` reads the knee
-    from it. Otherwise it has the knee as a number, because `bench` would take the baseline's knee from the search.
+    The command names the sweep `at-knee`, a list of loads at such fractions. If the search had another load than this sweep, the
+    command names a sweep file that the user must write. If the search was about this variant only, the command names the search,
+    from which `bench` reads the knee. Otherwise the command has the knee as a number, since `bench` would read the baseline's
+    knee from the search.
     """
     target = rerun.place(report.target)
     difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].expanded())
@@ -171,10 +181,10 @@ def command_at_knee(report: KneeReport, knee: Knee) -> str:
 
 
 def _list_alternatives(knee: Knee) -> Sequence[str]:
-    """Return what could raise the limit of a search: cheaper load generators, the cheapest first, then a target with more CPUs.
+    """Return remedies for a search that the generator or the backend limited: cheaper generators, and a target with more CPUs.
 
-    A cheaper generator needs less CPU per request than the one that was used; the text says how to install it. If the backend was the
-    limit, only more CPUs help.
+    A cheaper generator needs less CPU per request than the one that was used. The cheapest one comes first, and each text says
+    how to install the generator. If the backend was the limit, the only remedy is more CPUs.
     """
     if knee.limited_by == "backend":
         return [MANY_CPUS]

@@ -1,4 +1,4 @@
-"""The pages of a migration's plan: a page about one successor, and a line each about all of them.
+"""The pages of a plan to migrate from ingress-nginx: a page about one successor, or a table with a line for each successor.
 
 The tables of a measured migration are in `lab.report.tables.gauges`.
 """
@@ -57,7 +57,10 @@ EMPTY, SECTIONED = "–", "sections"
 CONTRADICTED, REPRODUCED = "contradicted", "reproduced"
 TODAY = "ingress-nginx 1.15.1"
 Evidence = Mapping[tuple[str, str], tuple[str, str]]
-"""(successor, key or setting) → what runs show and what the ledger says of a difference (`lab.analysis.migration.table.read_seen`)."""
+"""(successor, key or setting) → (what runs show of a difference, verdicts on published claims about it), both in words.
+
+`lab.analysis.migration.table.read_seen` reads it.
+"""
 
 
 def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_line_each: bool = False) -> list[Part]:
@@ -79,7 +82,9 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 
 
 def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, whole: bool) -> list[Part]:
-    """Return the page about one successor, with as many differences as fit on PAGE_LINES lines, the most important ones first.
+    """Return the page about one successor of ingress-nginx, with as many differences as fit on PAGE_LINES lines.
+
+    The most important differences come first.
 
     Args:
         plan: The plan.
@@ -99,8 +104,8 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
 def _sort_traps(migration: Migration, evidence: Evidence, streams: Container[str] = ()) -> dict[str, list[Trap]]:
     """Return the traps (differences that a migration runs into) by the section of the page in which they are shown.
 
-    In each section, the traps that were seen in runs come first, and those that runs contradict last. A trap that only costs something
-    belongs to the last section, unless a run or a published claim shows how much it costs.
+    In each section, the traps that were seen in runs come first, and those that runs contradict last. A trap that only has a cost
+    is in the section of costs if a run or a published claim is about it, and otherwise in the last section.
 
     Args:
         migration: The migration to the successor.
@@ -127,21 +132,35 @@ def _sort_traps(migration: Migration, evidence: Evidence, streams: Container[str
 
 
 def _is_contradicted(system: str, trap: Trap, evidence: Evidence) -> bool:
-    """Return whether our runs contradict a published claim about a trap (a difference that a migration runs into) and reproduce none."""
+    """Return whether the lab's runs contradict a published claim about a trap (a difference that a migration runs into).
+
+    The result is False if the runs also reproduce a claim about this trap.
+    """
     ledger = _look_up(system, trap.line, evidence)[1]
     return CONTRADICTED in ledger and REPRODUCED not in ledger
 
 
 def _look_up(system: str, line: Line, evidence: Evidence) -> tuple[str, str]:
-    """Return what runs show of a difference and what the ledger says of it; evidence is kept by a row's first key, or its setting."""
+    """Return the evidence about a difference in words: (what runs show of it, verdicts on published claims about it).
+
+    Both texts are empty if there is no evidence.
+
+    Args:
+        system: The name of the successor.
+        line: The difference.
+        evidence: (successor, key or setting) → texts. The key is the first one in the difference's row of the migration table.
+
+    """
     name = line.row.keys[0] if line.row and line.row.keys[0] != EXTRA else line.key or line.setting
     return evidence.get((system, name), ("", ""))
 
 
 def _describe_streams(plan: MigrationPlan, system: str, evidence: Evidence) -> Mapping[str, str]:
-    """Return what runs show of each kind of long answer that the user's files show: label → text; empty if they show none.
+    """Return paragraphs about the long answers (token streams, WebSockets, gRPC) of the user's services: label → text.
 
-    First come the settings that show it, and last the commands for the kinds of which there is no run.
+    `YOU STREAM` has the kinds of long answers, with the settings that show that the services use them. A label for each kind
+    follows, with a text on how runs of the successor served this kind. `NO RUN YET` has commands to measure the kinds without a
+    run. A text may be empty.
     """
     streams = find_streams(plan)
     texts = {kind: evidence.get((system, STREAMS[kind]), ("", ""))[0] for kind in streams}
@@ -171,7 +190,7 @@ def _yield_parts(
         sections: Title of a section → its traps (differences that a migration runs into).
         evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
         whole: Whether to show all notes and sections.
-        count: The number of differences to show; the names of the others stand below them.
+        count: The number of differences to show; of the others, only the names are listed.
 
     """
     main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
@@ -295,14 +314,14 @@ def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Seq
 
 
 def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[str]:
-    """Return the lines about one difference: its sentence, what to do about it, then details.
+    """Return the lines about one numbered difference: its sentence, the remedy, then details.
 
-    What to do stands at the right of the sentence's last line if there is room, and otherwise on the next line.
+    The remedy is at the right end of the sentence's last line if there is room, and otherwise on the next line.
 
     Args:
         number: The number of the difference.
         text: The sentence.
-        fix: What to do about it.
+        fix: The remedy, for example `COPY` or a setting.
         details: Further sentences.
 
     """
@@ -313,9 +332,9 @@ def _lay_out(number: int, text: str, fix: str, details: Sequence[str]) -> list[s
 
 
 def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
-    """Return the lines of YAML that a user can copy to remove some traps (differences): settings of the successor.
+    """Return lines of YAML with the settings of the successor that remove some traps (differences), for the user to copy.
 
-    Settings without which these do nothing are added. No value is shortened.
+    Further settings that these settings need are added. Values are complete, even if they are long.
 
     Args:
         migration: The migration to the successor.
@@ -346,7 +365,7 @@ def _write_snippet(migration: Migration, traps: Sequence[Trap]) -> list[str]:
 def _dump(document: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a YAML document, in as few lines as possible.
 
-    Only short lists of arguments and short ConfigMaps have a line for each entry.
+    Only a list, or the `data` of a ConfigMap, with at most FEW_LINES entries has a line for each entry.
     """
     for key, value in document.items():
         short = (key == "data" or isinstance(value, list)) and len(value) <= FEW_LINES
@@ -358,7 +377,10 @@ def _dump(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _list_ignored(plan: MigrationPlan) -> str:
-    """Return a sentence about the user's keys and annotations that ingress-nginx ignores, with what may be meant; empty without any."""
+    """Return advice about the user's keys and annotations that ingress-nginx ignores; empty if it ignores none.
+
+    Each name has a hint on what the user may have meant: `delete or correct NAME (HINT); …`.
+    """
     annotations = (line for line in plan.migrations[0].annotations if line.standing == "off")
     ignored = {_short(line.key): line.note.rpartition("(")[2].rstrip(")") for line in annotations}
     texts = [
@@ -371,13 +393,14 @@ def _list_ignored(plan: MigrationPlan) -> str:
 
 
 def overview(plan: MigrationPlan, evidence: Evidence) -> list[Part]:
-    """Return a table with a line for each successor of ingress-nginx, the one that breaks least first.
+    """Return a page with a table that has a line for each successor of ingress-nginx, the one that breaks least first.
 
-    A line has what becomes of the user's settings, the number of differences, and the worst of them.
+    A line has numbers about the user's settings (how many work unchanged, for example), the number of differences, and the worst
+    difference.
 
     Args:
         plan: The plan.
-        evidence: (successor, key or setting) → what runs show of a difference, and what the ledger of claims says about it.
+        evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
 
     """
     own = bool(plan.given or plan.migrations[0].annotations)
@@ -419,12 +442,12 @@ def overview(plan: MigrationPlan, evidence: Evidence) -> list[Part]:
 
 
 def _yield_labels(labels: Mapping[str, str], most: int | None, blank: bool = True) -> Iterator[Sentences]:
-    """Yield a paragraph for each label that has a text.
+    """Yield a paragraph for each label (such as `READ`) that has a text.
 
     Args:
         labels: Label → its text.
-        most: The maximum number of lines of a paragraph, beyond which its text is cut. Ignored keys and notes may have one line more. None:
-            any number.
+        most: The maximum number of lines of a paragraph, beyond which its text is cut. The labels `IGNORED TODAY` and `ALSO` may
+            have one line more. None: any number.
         blank: Whether an empty line precedes the first paragraph.
 
     """
@@ -456,11 +479,11 @@ def _count(count: int, one: str, ending: str = "s") -> str:
 
 
 def _join(names: Iterable[str], most: int) -> str:
-    """Return names as a list in words: `a, b and 3 more`. Each name occurs once.
+    """Return names as a list in words, without repetitions: `a, b and 3 more`.
 
     Args:
         names: The names.
-        most: The maximum number of names; the others are counted.
+        most: The maximum number of names in the list; the others are only counted.
 
     """
     listed = list(dict.fromkeys(names))

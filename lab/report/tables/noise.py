@@ -1,7 +1,4 @@
-"""The noise of a run as a table, and as one sentence that says what to do about it.
-
-Milliseconds and microseconds occur only here.
-"""
+"""The page about the noise of a run (the variation of equal measurements): a table, and a sentence of advice."""
 
 from __future__ import annotations
 
@@ -62,12 +59,16 @@ class Report:
 
     @property
     def judged(self) -> list[Noise]:
-        """The noise of each metric at each load point where the run can decide about effects."""
+        """The noise (variation of equal measurements) of each metric at each load point where the run can judge effects."""
         return [noise for noise in self.noises if not noise.why]
 
     @property
     def known(self) -> list[Noise]:
-        """The noise of each metric at each load point where it is known, even if the run cannot decide about effects there."""
+        """The noise (variation of equal measurements) of each metric at each load point where it is known.
+
+        In addition to `judged`, the list has throughputs that the load generator limited. The run cannot decide about effects on
+        these.
+        """
         return [noise for noise in self.noises if not noise.why or _is_limited(noise)]
 
     def lasts_s(self, blocks: int) -> float:
@@ -75,7 +76,7 @@ class Report:
         return self.once_s + blocks * self.block_s
 
     def needed(self, noise: Noise, effect: float) -> int | None:
-        """Return the number of blocks (repetitions) that finds an effect; None if that is more than the lab measures.
+        """Return the number of blocks (repetitions) that a run needs to find an effect; None if it is above the lab's maximum.
 
         Args:
             noise: The noise of the metric at the load point.
@@ -90,7 +91,7 @@ def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
 
     Args:
         record: The run.
-        past: What the run showed of its noise and of the duration of bring-ups.
+        past: The noise of the run, and the duration of its bring-ups (starts of the systems).
         complete: Whether all blocks (repetitions) of the run are valid.
 
     """
@@ -110,9 +111,14 @@ def make_report(record: RunRecord, past: Past, complete: bool) -> Report:
 
 
 def page(report: Report, advice: str) -> list[Part]:
-    """Return the page about a run's noise: the table, notes (what is not judged, and why), the null comparisons, and the advice.
+    """Return the page about a run's noise: the table, notes, and the advice.
 
-    Null comparisons are those of a variant with itself.
+    A sentence about the run's comparisons of a variant with itself precedes the advice, if there are any.
+
+    Args:
+        report: The noise of the run.
+        advice: The advice in words.
+
     """
     many = len(list_aa_variants(report.record.arms)) > 1
     rows = tuple(make_row(*_yield_cells(report, noise, many)) for noise in report.known if noise.metric in SHOWN)
@@ -129,10 +135,9 @@ def page(report: Report, advice: str) -> list[Part]:
 
 
 def _is_limited(noise: Noise) -> bool:
-    """Return whether a noise is about a throughput that was limited by the load generator and not by the proxy.
+    """Return whether a noise is that of a throughput which the load generator limited, and not the proxy.
 
-    The variation of such a throughput is known, but even many blocks (repetitions) do not show an effect of the proxy
-    in it.
+    The variation of such a throughput is known. But even many blocks (repetitions) do not show an effect of the proxy.
     """
     return noise.metric == "rate" and noise.why == LIMITED and noise.aa is not None and noise.aa.has_interval
 
@@ -155,7 +160,10 @@ def _yield_cells(report: Report, noise: Noise, many: bool) -> Iterator[str]:
 
 
 def level_text(noise: Noise) -> str:
-    """Return the mean of the blocks (repetitions) with its unit; with fewer than six blocks, their range."""
+    """Return a metric's mean over the blocks (repetitions) as text with its unit, for example `2.31 ms`.
+
+    With fewer than six blocks, the text is the range of the blocks.
+    """
     if noise.few is not None:
         metric = find_metric(noise.metric)
         return f"{'–'.join(dict.fromkeys(map(metric.coarse, noise.few)))} {metric.unit}"
@@ -169,7 +177,10 @@ def describe_aa(noise: Noise) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """Return the notes below the table of a run's noise: what its columns mean, and which metrics are not judged at which load points, and why."""
+    """Return the notes below the table of a run's noise, one per line.
+
+    They explain the columns, and list the metrics and load points that are not judged, with the reasons.
+    """
     degrees = sorted({noise.pilot_blocks - 1 for noise in report.known})
     lines: list[str] = []
     if degrees:

@@ -1,8 +1,8 @@
 """The tables of a run: its differences, its absolute values, the legend, and the notes.
 
-Steady loads have two tables. The differences between an arm and its baseline stand first, with their intervals and decisions. The absolute
-values stand apart, under a sentence that says how far they vary, because two of their rows must not be compared. Disrupted loads have a table
-for each point, with the arms next to each other and the outcomes of each below each other:
+Steady loads have two tables. The first one has the differences between each arm (variant of the run) and its baseline, with
+intervals and decisions. The second one has absolute values, below a sentence that warns against comparing its rows. Disrupted
+loads have a table for each load point, with a column for each arm and a line for each outcome:
 
     kill  100 req/s, …; kill after 5 s (role proxy, how delete)
 
@@ -10,7 +10,7 @@ for each point, with the arms next to each other and the outcomes of each below 
     failed requests          2,981 [2,975, 2,990]            0
       against baseline                                  −2,981 [−2,990, −2,972]
 
-Such a table shows only what a disruption caused: a number that stayed as in the control run has no line.
+Such a table shows only effects of the disruption: a number that is as in the control run has no line.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ With heads, sentences and legend these make 40 lines.
 PASSED = "passed"
 """The decision about a noise check whose interval includes 0; `failed` where it does not."""
 MOVED = 1.2
-"""The ratio above which a number that every system has is shown: to the control run, or to the time before the disruption."""
+"""The ratio above which a number counts as changed by a disruption.
+
+It is the ratio to the same number in the control run, or before the disruption.
+"""
 
 
 def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, every: bool = True) -> list[Part]:
@@ -108,8 +111,8 @@ def make_tables(summary: Summary, elsewhere: str = "", absolute: bool = True, ev
 def _make_differences(summary: Summary, most: int | None) -> list[Part]:
     """Return the table of differences between each arm (variant of the run) and its baseline.
 
-    It has a row for the primary metric, and one for every other metric that clearly differs. A variant that is not steady at a load, or
-    cannot be measured, has a single row with the reason.
+    An arm has a row for the primary metric, and for every other metric that clearly differs. A variant has a single row with the
+    reason if it is not steady at a load, or if it cannot be measured.
 
     Args:
         summary: The summary of the run's steady loads.
@@ -138,10 +141,10 @@ def _make_differences(summary: Summary, most: int | None) -> list[Part]:
 
 
 def _rank(row: SummaryRow, effect: Effect) -> int:
-    """Return the rank of an effect's row. If a table is too long, rows of the highest rank are left out first.
+    """Return the rank of an effect's row, from 0 (most important) to 3. A table that is too long loses rows of high rank first.
 
-    An effect that is not in the primary metric has rank 3. An A/A comparison (the baseline with itself) has rank 2 if its interval
-    includes 0, otherwise 0. Any other effect has rank 0 if it is better or worse, otherwise 1.
+    Rank 0 is for better or worse effects in the primary metric, and for an A/A comparison (the baseline with itself) that did not
+    pass. Rank 1 is for the other effects in the primary metric, rank 2 for a passed A/A comparison, and rank 3 for other metrics.
     """
     if not effect.primary:
         return 3
@@ -184,10 +187,10 @@ def _make_short_grid(
 
 
 def _count_lines(rows: Sequence[grid.TableRow]) -> int:
-    """Return how many lines rows and the headings of their groups take, with two lines for each heading.
+    """Return the number of lines that rows and the headings of their groups need, with two lines for each heading.
 
-    A row takes one line. If any row has a long name (`LONG_NAME`), every row takes two. Free rows (those that do not use the table's
-    columns) always take one line, and their names do not matter.
+    A row needs one line. If any row has a long name (`LONG_NAME`), every row needs two. Free rows (those that do not use the
+    table's columns) always need one line, and their names do not matter.
     """
     double = any(len(row.cells[0].text) > LONG_NAME and not row.free for row in rows)
     return 2 * len({row.under for row in rows}) + sum(2 if double and not row.free else 1 for row in rows)
@@ -211,9 +214,9 @@ def _yield_difference(row: SummaryRow, effect: Effect) -> Iterator[str | TableCe
 
 
 def _name_decision(effect: Effect) -> str:
-    """Return the decision about an effect as the table of differences prints it.
+    """Return the decision about an effect as the table of differences prints it, for example `better` or `passed`.
 
-    In a metric that is not the primary one, the decision stands in brackets, since it is no verdict on the variant: `(better)`.
+    In a metric that is not the primary one, the decision is in brackets, since it is no verdict on the variant: `(better)`.
     """
     if effect.decision is Decision.A_A:
         interval = effect.estimate.interval if effect.estimate else None
@@ -306,7 +309,10 @@ def _yield_absolute(row: SummaryRow, names: Sequence[str]) -> Iterator[str | Tab
 
 
 def _describe_schemes(summary: Summary) -> str:
-    """Return how the differences that were judged were measured, as pairs or by solo samples, and at which points by the latter."""
+    """Return in words how the judged differences were measured: both sides at once (as pairs), or one after the other.
+
+    If both ways were used, the text names the load points that were measured one after the other.
+    """
     schemes: dict[str, set[bool]] = {}
     for row in summary.rows:
         for effect in row.shown:
@@ -369,13 +375,6 @@ def _format_blocks(row: SummaryRow) -> TableCell:
     """Return a cell with the number of valid blocks (repetitions) and of planned ones, and with the row's notes: `5/6¹`."""
     valid, planned = row.cell.valid_blocks, row.cell.planned_blocks
     return TableCell(f"{valid}/{planned}", "yellow" if valid < planned else "", notes=row.notes)
-
-
-def _choose_arrow(effect: Effect) -> str:
-    """Return the arrow that follows a number: `↑` or `↓` if its effect is marked as a difference, otherwise an empty text."""
-    if not effect.marked:
-        return ""
-    return "↑" if effect.estimate is not None and effect.estimate.effect > 0 else "↓"
 
 
 # -- disrupted loads ------------------------------------------------------------------------------------------
@@ -476,16 +475,17 @@ def _has_moved(value: float | None, control: float | None) -> bool:
 
 
 def _format_level(row: SummaryRow, metric: str) -> TableCell:
-    """Return the cell of a metric of one arm (variant of the run), such as `2.0 [1.9, 2.1] (2 –)`, without the unit.
+    """Return the cell of a metric of one arm (variant of the run), such as `2.0↑ [1.9, 2.1] (2 –)`, without the unit.
 
-    `(2 –)` means that two blocks (repetitions) have no value. The interval is left out if both ends are printed like the value. With too
-    few blocks for an interval, the cell has the range of their values. If no block has a value, the cell is `–`. It is empty for a metric
-    that was not measured.
+    An arrow marks a number that clearly differs from the baseline. `(2 –)` means that two blocks (repetitions) have no value. The
+    interval is left out if both ends are printed like the value. With too few blocks for an interval, the cell has the range of
+    their values. If no block has a value, the cell is `–`. It is empty for a metric that was not measured.
     """
     values, level = row.cell.values.get(metric), row.cell.level(metric)
     if values is None or level is None:
         return TableCell("" if values is None else "–")
-    mark = "".join(_choose_arrow(effect) for effect in row.effects if effect.metric == metric)
+    estimates = [effect.estimate for effect in row.effects if effect.metric == metric and effect.marked]
+    mark = "".join("↑" if estimate is not None and estimate.effect > 0 else "↓" for estimate in estimates)
     present = [value for value in values.values() if value is not None]
     lacking = len(values) - len(present)
     lacking_text = f" ({lacking} –)" if lacking else ""

@@ -1,4 +1,4 @@
-"""The pages of `selfbench`: known costs as pairs and solo arms show them, and the order tests of all committed runs."""
+"""The pages of the command `selfbench`: whether pairs show a known cost correctly, and whether the order of a run matters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from lab.stats import paired as stats
 
 
 def known_costs_page(costs: KnownCosts | None) -> list[Part]:
-    """Return the page about known costs: whether pairs show the same costs as solo samples.
+    """Return the page about known costs: whether pairs (two variants measured at once) show the same costs as solo samples.
 
-    Some variants do a known amount of needless work on purpose. A pair is two variants measured at once. In a solo sample, one variant has
-    the machine to itself. The table has a row for each variant with needless work, the one with the least work first. Sentences below it
-    explain the intervals, and state how much of the cost is visible in pairs. Without measurements the page is one sentence.
+    Some variants do a known amount of needless work on purpose. In a solo sample, one variant has the machine to itself. The
+    table has a row for each variant with needless work, the one with the least work first. Sentences below the table explain the
+    intervals, and state how much of the cost is visible in pairs.
+
+    Args:
+        costs: The measured costs; None: there are none, and the page is one sentence.
+
     """
     if costs is None:
         return [make_sentence("No cost was measured both ways, as a pair and alone, in enough blocks.")]
@@ -57,11 +61,12 @@ def _format_effect(estimate: stats.Estimate) -> str:
 
 
 def order_page(report: OrderReport) -> list[Part]:
-    """Return the page about the question whether results depend on what was measured before (the order of a run).
+    """Return the page about the question whether results depend on the order of a run (what was measured before).
 
-    The page has a table of the committed runs with valid samples of steady loads, or with a fault. How to read the table, and the
-    conclusion, follow. Below there is a line for each metric that depends on the order, for each load point whose invalid samples depend on
-    the order, and for each run that cannot be read.
+    The page has a table of the committed runs, an explanation of the table, and the conclusion. Runs without a valid sample of a
+    steady load are not in the table. Below the conclusion there is a line for each metric that depends on the order, for each
+    load point whose invalid samples depend on the order, and for each run that cannot be read. Runs that cannot be read are in
+    the table, too.
 
     Args:
         report: The order tests of all committed runs.

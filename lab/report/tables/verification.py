@@ -1,4 +1,4 @@
-"""The pages of a verification: the differences between ingress-nginx and a successor, by what they mean to whom."""
+"""The pages of a verification: the differences between ingress-nginx and its successors, grouped by their consequence."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ INTRODUCTIONS: dict[Consequence, str] = {
     "backends": "the same request, which looks different to backends",
 }
 COMMAND_WIDTH, WIDTH = 102, 40
-"""The letters of a line of a command, and of a value; `--json` has all of each."""
+"""The maximum number of characters in a line of a command, and of a value; `--json` has them complete."""
 
 
 def overview_page(rows: Sequence[tuple[str, str, int, Sequence[Difference], Sequence[str]]]) -> list[Part]:
-    """Return the overview of a verification: a table with the numbers of differences for each successor of ingress-nginx.
+    """Return the overview of a verification: a table with the number of differences from ingress-nginx for each successor.
 
-    Differences are counted by their consequence. The last column counts new ones, which the lab's table of known
-    differences does not have.
+    Differences are counted by their consequence. The last column has the number of new differences. These are missing in the
+    lab's table of known differences.
 
     Args:
         rows: (name of the successor, its target, number of requests, differences, notes) for each successor.
@@ -67,7 +67,7 @@ def differences_page(system: str, differences: Sequence[Difference], notes: Sequ
     Args:
         system: The name of the successor.
         differences: The differences.
-        notes: What the successor did not get of the user's files, and how it ran.
+        notes: Sentences about parts of the user's files that the successor did not get, and about how it ran.
 
     """
     parts: list[Part] = [make_title(system, f"compared with ingress-nginx: {len(differences)} differences", blank=True)]
@@ -92,10 +92,12 @@ def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Pa
     yield make_sentence(head, "bold", blank=True)
     command = write_command(request)
     yield Sentences(tuple(Text(line) for line in _fold(f"$ {command}")), (f"    {command}",))
-    rows = [make_row("answer", *(_shorten(_describe_answer(side)) for side in (item.left, item.right)))]
+    sides = item.left, item.right
+    answers = ((describe_status(side.answer), side.answer.header("location")) for side in sides)
+    rows = [make_row("answer", *(_shorten(" ".join(filter(None, texts))) for texts in answers))]
     if item.aspect != "answer":
         rows.append(make_row("differs", _shorten(item.before), _shorten(item.after)))
-    rows.append(make_row("backend got", *(_shorten(_describe_received(side)) for side in (item.left, item.right))))
+    rows.append(make_row("backend got", *(_shorten(_describe_received(side)) for side in sides)))
     yield Grid(make_columns(("", "ingress-nginx", system), left=range(3)), tuple(rows), indent=3)
     known = f"known: {_shorten(item.known)}" if item.known else "new: not in the migration table"
     lines = (known, f"set {item.setting}" if item.setting else "no setting closes it")
@@ -112,12 +114,6 @@ def _fold(command: str) -> list[str]:
             lines.append("    ")
         lines[-1] = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
     return [f"   {line}{' ' + chr(92) if number < len(lines) else ''}" for number, line in enumerate(lines, 1)]
-
-
-def _describe_answer(side: Exchange) -> str:
-    answer = side.answer
-    location = answer.header("location")
-    return f"{describe_status(answer)} {location}" if location else describe_status(answer)
 
 
 def _describe_received(side: Exchange) -> str:

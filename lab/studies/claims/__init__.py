@@ -11,7 +11,7 @@ Each claim has one place: a table of a TOML file of this folder, named by the cl
     sweeps = ["kill"]                        runs of data/reference under one of these …
     variant = "grace-period-30+host-port"    … that measured this variant …
     target = "kind"                          … on this target (default "local"): runs of other targets do not count
-    [[ND-11.tests]]                          all must hold; one that does not contradicts the claim
+    [[ND-11.tests]]                          all must hold; a test that fails contradicts the claim
     metric = "terminating_s"                 of lab.model.metrics, or a gauge
     points = "kill*"                         at every point of such a name that is no control run
     within = [20, 40]                        or above = …, or below = …, or like = ["OK-03", "OK-01"] for a ratio: within a
@@ -128,7 +128,7 @@ class Claim:
 
     @property
     def value(self) -> str:
-        """The value that a claim (a sentence of a publication) states, with its unit, as text."""
+        """The value that a claim (a sentence of a publication) states, as text with its unit: `50 ms`; empty without a value."""
         return f"{self.published} {self.unit}".strip()
 
     @property
@@ -205,7 +205,10 @@ class ClaimTest(StrictModel):
 
     @property
     def bounded(self) -> bool:
-        """True if this test of a claim has a bound (`above`, `below`, `within` or `like`). A number without one is only shown, not judged."""
+        """True if this test of a claim has a bound: `above`, `below`, `within` or `like`.
+
+        The number of a test without a bound is only shown, and not judged.
+        """
         return any(bound is not None for bound in (self.above, self.below, self.within, self.like))
 
     def met(self, value: float) -> bool:
@@ -264,7 +267,7 @@ class ClaimRule(StrictModel):
 
     @property
     def command(self) -> str:
-        """The `just bench` command that makes a run with which this rule can judge its claim."""
+        """The `just bench` command that makes a run for this rule, by which the rule's claim can be judged."""
         sustained = " --sustained" if self.sustained else ""
         loads = f"--sweep {self.sweeps[0]}{sustained} --blocks {SUGGESTED_BLOCKS}"
         return f"just bench {' '.join(self.named())} {loads}{rerun.place(self.target)}"
@@ -278,7 +281,7 @@ class ClaimCheck(StrictModel):
 
 
 def read_claims() -> list[Claim]:
-    """Return every row of claims.csv in its order.
+    """Return the claims of all studies, one for each row of data/published/claims.csv, in the order of the file.
 
     Raises:
         UsageError: The file does not match its schema.
@@ -289,7 +292,7 @@ def read_claims() -> list[Claim]:
 
 
 def rules() -> dict[str, list[ClaimRule]]:
-    """Return claim id → the claim's rules, from every TOML file in lab/studies/claims.
+    """Return the rules by which runs judge claims, from all TOML files in lab/studies/claims: id of a claim → its rules.
 
     Raises:
         UsageError: A file is faulty; the error has the file, the claim and a remedy.
@@ -409,8 +412,8 @@ def lies_within_bound(
         within: The range must lie within these two values.
         above: The range must lie above this value.
         below: The range must lie below this value.
-        shift: A function that makes two bounds of `above` or `below`: (bound moved down, bound moved up), for example by the noise. The
-            range must lie beyond both to meet the bound. By default the bound is not moved.
+        shift: A function that makes two bounds from `above` or `below`: (bound moved down, bound moved up), for example by the
+            noise. To meet the bound, the range must be beyond both. By default the bound is not moved.
 
     """
     if within is not None:

@@ -1,10 +1,12 @@
-"""The judgement by our runs: a rule and the committed runs → a verdict with its effect and the run that it rests on.
+"""The judgement of claims by the lab's runs: a claim's rule and the committed runs give a verdict with its effect and its run.
 
-A claim is reproduced when every test holds at every point it names, and contradicted when one does not. It is inconclusive in all other
-cases: an interval leaves both open, there are too few blocks for one, there is no run, or a file of a run that the rule needs is damaged
-and could show otherwise. If a run was made for a variant that the rule needs and recorded why it could not show it, the claim is not
-measurable here, with the run's reason. Refuses to pool runs: only those of the rule's target count, each is judged separately, and runs that
-disagree leave the claim open.
+A claim is reproduced if every test of its rule holds at every load point that the test names. It is contradicted if a test does
+not hold. It is inconclusive in all other cases: an interval leaves the answer open, there are too few blocks for an interval,
+there is no run, or a file of a run is damaged. If a run has recorded why it could not measure a variant of the rule, the claim is
+not measurable here, with this reason.
+
+Runs are never pooled. Only runs on the rule's target count, and each run is judged separately. If runs disagree, the claim is
+inconclusive.
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ class RunFinding:
 
     @property
     def measurements(self) -> set[tuple[str, str, str, frozenset[str]]]:
-        """The measured numbers on which a run's answer to a claim rests: those that contradict the claim, or else all tested ones.
+        """The measured numbers on which a run's answer to a claim rests: those that contradict the claim, or else all numbers.
 
-        A number is identified by (run's id, metric, load point, set of the two variants or load points that are compared). A set has no
-        order, so A against B and B against A are one measurement.
+        A number is identified by (run's id, metric, load point, set of the two sides that are compared). A side is a variant or a
+        load point. A set has no order, so A against B and B against A are one measurement.
         """
         judged = [part for part in self.measured[self.given :] if part.test.bounded and part.value is not None]
         deciding = [part for part in judged if part.holds is False] or judged
@@ -65,9 +67,9 @@ class RunFinding:
 
     @property
     def gaps(self) -> list[str]:
-        """The tests of a claim that a run cannot answer, in words, because it lacks their load point, variant or metric.
+        """The tests of a claim for which a run lacks the load point, the variant or the metric, in words.
 
-        Tests without a bound are left out, since they are only shown. For a damaged run the list is empty.
+        Tests without a bound are left out, since their numbers are only shown. For a damaged run the list is empty.
         """
         return [part.text for part in self.measured if part.gap and part.test.bounded]
 
@@ -157,8 +159,8 @@ def judge_claim(
 def _combine(blank: ClaimVerdict, run_findings: Sequence[RunFinding], lost: Sequence[Damaged]) -> ClaimVerdict:
     """Combine the results of several runs into one verdict on a claim.
 
-    The answer is that of the runs that have an answer other than `inconclusive`. It is inconclusive if these runs disagree, if there is no
-    such run, or if a run is damaged. The run with the most blocks (repetitions) is reported first.
+    The answer is that of the runs that decide the claim (`reproduced` or `contradicted`). It is `inconclusive` if these runs
+    disagree, if no run decides, or if a run is damaged. The run with the most blocks (repetitions) is reported first.
 
     Args:
         blank: The verdict without an answer.

@@ -1,7 +1,11 @@
-"""The measuring of one test of a rule on one run: the blocks' numbers, their interval, and whether the test holds.
+"""The measurement of one test of a claim in one run: the value, its interval, and whether the test holds.
 
-Refuses to decide in four cases: without an interval; where a block's log lacks the number; where the generator was the limit of a closed
-loop and the truth may lie beyond the interval; and where a latency in an open loop shows no more than the same load without a proxy.
+A test stays undecided in four cases:
+
+- There is no interval.
+- The log of a block lacks the number.
+- The load generator was the limit of a closed loop, so that the true value may lie beyond the interval.
+- A latency in an open loop is no different from that of the same load without a proxy.
 """
 
 from __future__ import annotations
@@ -97,10 +101,10 @@ class MeasuredTest:
 
 
 def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool = False) -> Iterator[MeasuredTest]:
-    """Yield the result of a claim's test at each load point that the test names.
+    """Yield the result of a claim's test at each load point of a run that the test names.
 
-    If the run has no such load point, the only result is open (undecided), with the reason. It is also open at a load point without a
-    usable block (repetition).
+    If the run has no such load point, the only result is undecided, with the reason. The result at a load point without a usable
+    block (repetition) is undecided, too.
 
     Args:
         test: The test.
@@ -260,7 +264,9 @@ def _combine_boots(part: MeasuredTest, base: Other, arm: str, point: LoadPoint, 
 
 
 def _pair_values(arm_values: Blocks, base_values: Blocks) -> tuple[list[float], list[float]]:
-    """Return two lists of values, of an arm and of what it is compared with, from the blocks (repetitions) in which both have one.
+    """Return the values of an arm and of its base as two lists, from the blocks (repetitions) in which both have a value.
+
+    The base is the arm or load point with which the arm is compared.
 
     Args:
         arm_values: Block → the arm's value; None: unknown.
@@ -371,16 +377,19 @@ def _decide(part: MeasuredTest, floor: float, hidden: tuple[bool, bool]) -> Meas
 
 
 def _shift_bound(test: ClaimTest, floor: float, bound: float) -> tuple[float, float]:
-    """Return (the bound moved down by the noise floor, the bound moved up by it): for a ratio by a factor, else by a difference."""
+    """Return a test's bound moved by the noise floor in both directions: (lower bound, higher bound).
+
+    The bound of a ratio is divided and multiplied by 1 + floor. From any other bound the floor is subtracted, and added to it.
+    """
     return (bound / (1 + floor), bound * (1 + floor)) if test.ratio_to is not None else (bound - floor, bound + floor)
 
 
 def _check_direct(part: MeasuredTest, point: LoadPoint, base_point: str | None, run: Evidence) -> MeasuredTest:
-    """Make a decision about a latency open again if the same load without a proxy gives the same answer, or was not measured.
+    """Return a test's result, but undecided if the same load without a proxy gives the same answer, or was not measured.
 
     Only latencies of an open loop (an offered rate) are checked, since the generator and the backend are part of them. The answer is the
-    same if the value without a proxy lies on the same side of the bound. A single latency (not a comparison) that is below its bound stays
-    decided in any case.
+    same if the value without a proxy is on the same side of the bound. A single latency (not a comparison) below its bound stays
+    decided, even if that load gives the same answer. All other results are returned unchanged.
 
     Args:
         part: The decided result.

@@ -1,10 +1,10 @@
-"""The judgement by the publication's own data: whether its numbers in data/published support its claims.
+"""The judgement of claims by the publications' own data: whether the numbers in data/published support the claims.
 
 The rules are data: one table per claim in `published/<study>.toml`, named by the claim's id. Each has one of two forms:
 
     [DO-19]                                            the publication's own numbers can test it:
     rule = "supported if …"                            in words, for people
-    [[DO-19.tests]]                                    all must hold; one that does not refutes the claim
+    [[DO-19.tests]]                                    all must hold; a test that fails refutes the claim
     says = "average latency"                           what the number is, in words
     table = "digitalocean_latency_vertices"            of data/published
     where = {suite = "original"}                       rows that have these values (of a list: one of them)
@@ -220,14 +220,14 @@ def judge_by_own_data() -> dict[str, OwnJudgement]:
 
 
 def own(claim: Claim, rule: OwnRule) -> OwnJudgement:
-    """Judge one claim by its publication's own data.
+    """Judge one claim (a published sentence) by the numbers that its own publication printed, and return the judgement.
 
     Args:
         claim: The claim.
         rule: The claim's rule.
 
     Raises:
-        UsageError: A table in data/published does not have what the rule asks for.
+        UsageError: A table in data/published lacks a row, a column or a number that the rule needs.
 
     """
     if rule.no_data:
@@ -287,7 +287,7 @@ def _run_test(place: str, claim: Claim, test: OwnTest) -> tuple[str, bool | None
 
 
 def _combine(results: Sequence[bool | None]) -> bool | None:
-    """Return False if any result is False, True if all are True, else None."""
+    """Return the common result of several tests: False if any result is False, True if all are True, and otherwise None."""
     return False if False in results else True if all(results) else None
 
 
@@ -303,16 +303,16 @@ def _check_number(test: OwnTest, claim: Claim, number: Number) -> bool | None:
 
 
 def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: published.Value) -> Number:
-    """Compute the number of a test, and divide it by the number of `ratio_to` if the test has one.
+    """Compute the published number of a test. If the test has a `ratio_to`, the result is the ratio to that other number.
 
     Args:
         place: The rule's place, for messages.
         test: The test.
         rows: The rows of the test's table that its `where` selects.
-        value: The value of the column `each` for which the number is taken. It is not used by a test without `each`.
+        value: The value of the column `each` for which the number is computed. A test without `each` does not use it.
 
     Raises:
-        UsageError: A table does not have what the test asks for, or the divisor is not above 0.
+        UsageError: A table lacks data that the test needs, or the divisor is not above 0.
 
     """
     selected = [row for row in rows if not test.each or row[test.each] == value]
@@ -412,7 +412,7 @@ def take_number(
         over: The column of the sizes for `exponent`.
 
     Raises:
-        ValueError: The rows do not allow it; the message is the reason.
+        ValueError: The number cannot be computed from these rows; the message is the reason.
 
     """
     if take == "value" and len(rows) != 1:
@@ -442,7 +442,12 @@ def take_number(
 
 
 def _parse_cell(cell: published.Value) -> float:
-    """Return the number in a cell, also from text; raise ValueError for anything else."""
+    """Return the number in a cell of a published table, where text such as `1.5` is converted.
+
+    Raises:
+        ValueError: The cell is empty, or contains no number.
+
+    """
     if cell is None or isinstance(cell, bool):
         raise ValueError(f"expected a number, found {cell}")
     return float(cell)
@@ -453,7 +458,7 @@ Curve = Sequence[tuple[float, Number]]
 
 
 def _integrate(curve: Curve, ended: bool) -> Number:
-    """Compute the mean over all requests from a percentile curve: the integral of the curve over the shares of requests from 0 to 1.
+    """Compute the mean value over all requests from a percentile curve, which is the integral of the curve from share 0 to 1.
 
     Args:
         curve: The curve.
@@ -472,13 +477,17 @@ def _integrate(curve: Curve, ended: bool) -> Number:
 
 
 def _interpolate(curve: Curve, share: float) -> Number:
-    """Return the value of a percentile curve at a share of all requests; raise ValueError for a share beyond the curve's ends.
+    """Return the value of a percentile curve at a share of all requests, interpolated between two corners of the curve.
 
-    Between two corners the curve is straight over log10(1/(1-p)), as such plots are drawn. The range reaches from corner to corner.
+    Between two corners the curve is straight over log10(1/(1-p)), as such plots are drawn. The range of the result reaches from
+    the lower end of the corner on the left to the upper end of the corner on the right.
 
     Args:
         curve: The curve.
         share: The share of requests, from 0 to 1.
+
+    Raises:
+        ValueError: The share is beyond an end of the curve.
 
     """
     left = next((corner for corner in reversed(curve) if corner[0] <= share + 1e-12), None)

@@ -1,10 +1,11 @@
-"""The lines of latency by percentile: published plots as they were read, and a run's histograms.
+"""The lines of latency by percentile for a figure, from published plots or from the histograms of a run.
 
     digitalocean,original,100,5,50,2.00,1.9,digitised,0.9,no   →   c100: PercentilePoint(place=5, value=0.0019, low=0.0010, high=0.0028)
 
-Published and measured lines have corners at the same percentiles. The band of a published corner is the error of reading the plot. A measured corner is from all
-blocks' merged histograms; from six blocks on, its band spans the smallest and the largest single block. Refuses to pool runs and to
-average percentiles; a percentile with fewer than ten requests beyond it has no corner.
+Published and measured lines have points at the same percentiles. The band of a published point is the error of reading the plot.
+A measured point is computed from the merged histograms of all blocks (repetitions). From six blocks on, its band reaches from the
+smallest to the largest single block. Runs are never pooled, and percentiles never averaged. A percentile with fewer than ten
+requests beyond it has no point.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ Blocks = Mapping[int, Histogram]
 
 
 def read_published_curves(suite: str, relative_to: int | None = None) -> tuple[Curve, ...]:
-    """Return the lines of latency by percentile in a published suite, one line per number of connections.
+    """Return DigitalOcean's published lines of latency by percentile for one suite, one line per number of connections.
 
-    The bands are the errors of reading the numbers off a plot.
+    The bands of the lines are the errors of reading the numbers off a plot.
 
     Args:
         suite: The suite's name in the table, for example `original`.
@@ -124,7 +125,9 @@ def _list_corners(blocks: Blocks, base: Blocks | None) -> Iterator[PercentilePoi
 
 
 def _read_quantile(histogram: Histogram, base: Histogram | None, share: float) -> float | None:
-    """Return the latency in seconds that a share of the requests does not exceed; None where it is not known.
+    """Return the latency in seconds that a share of the requests does not exceed, or its ratio to that of a base line.
+
+    The result is None if a latency is not known, or if that of the base line is 0.
 
     Args:
         histogram: The latencies.

@@ -1,7 +1,8 @@
-"""The exhibits that notebooks are made of: a figure or a table of a committed run, or the gap where there is none.
+"""The exhibits of the notebooks: figures and tables of committed runs. If a run is missing, the exhibit is the reason.
 
-Each exhibit takes a run (`lab.analysis.evidence.Shelf.of`) and the arms and points to show. Exhibits with published numbers are in
-`reproduction`, and the steps of a request's cost are in `ladder`. Refuses to judge (`lab.studies.claims`).
+Each exhibit needs a run (`lab.analysis.evidence.Shelf.of`), and the variants and load points to show. Exhibits with published
+numbers are in `reproduction`, and the steps of a request's cost are in `ladder`. Claims are judged elsewhere
+(`lab.studies.claims`).
 """
 
 from __future__ import annotations
@@ -240,11 +241,11 @@ def percentiles(
 
 
 def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
-    """Return a panel of a figure with its lines; if there are none, with the reason.
+    """Return a panel of a figure with its lines, or with the reason why there are none.
 
     Args:
         head: The panel's title.
-        make: Returns the lines. If it raises LabError, the error's text is the reason.
+        make: A function that returns the lines. If it raises LabError, the error's text is the reason.
 
     """
     try:
@@ -261,7 +262,7 @@ def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
 def timeline(run: Evidence, title: str, variant: str, point: str = "*") -> go.Figure:
     """Draw the answers and latencies over time of one disrupted load, in front of the range of all blocks (repetitions).
 
-    The load is taken from the first usable block, at the first matching load point that has one.
+    One block is drawn: the first usable one, at the first matching load point that has a usable block.
 
     Args:
         run: The run.
@@ -307,7 +308,7 @@ def processes(run: Evidence, title: str, point: str = "*", variants: Sequence[st
 
 @draws_run
 def delays(run: Evidence, title: str, point: str = "*", variants: Sequence[str] = ()) -> go.Figure:
-    """Draw how long after each configuration change the answers first showed it, for every arm (variant of a run).
+    """Draw the delay of each configuration change until an answer first showed the change, for every arm (variant of a run).
 
     Of each arm one block (repetition) is shown: the first usable one, at the first matching load point that has one.
 
@@ -372,9 +373,9 @@ def _draw_gap(run: Evidence, title: str, variant: str, point: str) -> go.Figure:
 
 
 def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, Log]:
-    """Return arm (variant of the run) → the log of one load of this arm, for arms that have one.
+    """Return the log of one load for each arm (variant of the run): arm → log; an arm without a usable block is left out.
 
-    The log is that of the first usable block (repetition), at the first matching load point that has one.
+    The log is that of the first usable block (repetition), at the first matching load point that has a usable block.
 
     Args:
         run: The run.
@@ -386,7 +387,9 @@ def _find_logs(run: Evidence, variants: Sequence[str], point: str) -> dict[str, 
 
 
 def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | None]:
-    """Find the first load point that matches a pattern and has a usable block (repetition) of a variant; return it with this block's log.
+    """Return the first load point that has a usable block (repetition) of a variant, together with the log of this block.
+
+    Only load points whose names match the pattern are considered.
 
     Returns:
         (load point's name, log); (pattern, None) if there is no such load point.
@@ -468,7 +471,7 @@ def _make_table(
     caption: str,
     none: str,
 ) -> str:
-    """Return a Markdown table, followed by what the run lacks of the requested variants and load points, and a caption.
+    """Return a Markdown table, followed by lines about missing variants and load points, and by a caption.
 
     Args:
         run: The run.

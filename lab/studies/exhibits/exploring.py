@@ -1,7 +1,7 @@
-"""The explorer's view of one run: its verdict, its contents, and its variants next to each other.
+"""The texts of the notebook `explore.ipynb` about one run: its verdict, its contents, and a comparison of its variants.
 
-The explorer is notebooks/explore.ipynb. It takes any run, the user's or a committed one; what is not available is reported in Markdown and
-stops nothing. Refuses to draw (`lab.studies.exhibits.exhibits`) and to pool runs (`lab.analysis.comparison.comparison`).
+The notebook can show any run, the user's or a committed one. If the run or a part of it is missing, the text has the reason, and
+the notebook continues. Figures are in `lab.studies.exhibits.exhibits`. Runs are never pooled.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from lab.studies.exhibits.frames import RunOrMissing, writes_run
 def pick_run(name: str = "") -> RunOrMissing:
     """Return a run by its name or folder, or the user's newest run if no name is given.
 
-    Without a name and without a run of the user, it is a committed run. One with enough blocks (repetitions) for intervals is preferred,
-    and among these one with a variant to compare.
+    Without a name and without any run of the user, the result is a committed run. Runs with enough blocks (repetitions) for
+    intervals are preferred, and among these, runs with a variant to compare.
 
     Args:
         name: The run's name or folder; empty: none.
@@ -81,7 +81,7 @@ def pairs(run: RunOrMissing) -> list[tuple[str, str]]:
 
 @writes_run
 def verdict(run: Evidence | None) -> str:
-    """Return a run's result in words, as Markdown: the sentences that stand above the tables of its result page."""
+    """Return a run's result in words, as Markdown: the sentences above the tables of its result page; empty for None."""
     parts = RunResult(run.run).page() if run else ()
     return render_markdown([*takewhile(lambda part: not isinstance(part, Grid), parts)])
 
@@ -89,9 +89,9 @@ def verdict(run: Evidence | None) -> str:
 def metrics(run: RunOrMissing) -> list[str]:
     """Return the names of the metrics by which a run can be explored.
 
-    They are the outcomes of the run's disruptions, streams of events or WebSockets, if any, without those that are
-    parts of another one and those of which neither direction is better. Otherwise they are the metrics of steady loads:
-    first CPU per request, which the load generator does not limit.
+    For a run with disruptions, streams of events or WebSockets, these are its outcomes. Details of other outcomes are left out,
+    and so are outcomes of which neither direction is better. For any other run, these are the metrics of steady loads, with CPU
+    per request first.
     """
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}
@@ -141,8 +141,8 @@ def compare_variants(
 ) -> str:
     """Return a comparison as Markdown: a run's variants with their baselines, or with the variants of another run.
 
-    If only a part of the comparison is shown, the advice and Holm's adjustment for several comparisons are still those of the whole. So a
-    row does not become more certain when it is shown alone.
+    Even if only a part of the comparison is shown, the advice and the adjustment of p-values (Holm's method) are those of the
+    whole. So a row does not become more certain when it is shown alone. If nothing can be compared, the text is the reason.
 
     Args:
         run: The run.

@@ -1,6 +1,7 @@
-"""The frame of every exhibit: the run's target and id, the gap where there is no run, and what the run lacks.
+"""The common parts of all exhibits (figures and tables of runs): the run's target and id, and reasons for missing data.
 
-The lack of a variant or a point is printed with its reason. A damaged log is a gap, too: no exhibit stops a notebook.
+If a run, a variant or a load point is missing, the exhibit has the reason. The same holds for a damaged run, so that no exhibit
+stops a notebook.
 """
 
 from __future__ import annotations
@@ -54,9 +55,9 @@ def draws_run(
 def draws_published(
     make: Callable[Concatenate[Evidence | None, str, P], go.Figure],
 ) -> Callable[Concatenate[RunOrMissing, str, P], go.Figure]:
-    """Decorate a function that draws published numbers beside a run, so that it also accepts a missing or damaged run.
+    """Decorate a function that draws published numbers next to a run, so that it also accepts a missing or damaged run.
 
-    For such a run the figure shows only the published numbers, and below the title the reason, which the report counts as a gap.
+    For such a run the figure has only the published numbers, and below the title the reason why the run is missing.
     """
 
     @wraps(make)
@@ -74,9 +75,9 @@ def draws_published(
 
 
 def writes_run(make: Callable[Concatenate[Evidence | None, P], str]) -> Callable[Concatenate[RunOrMissing, P], str]:
-    """Decorate a function that writes published numbers and a run as Markdown, to accept a missing or damaged run, too.
+    """Decorate a function that writes published numbers and a run as Markdown, so that it also accepts a missing or damaged run.
 
-    For such a run the text has only the published numbers, with the reason below them.
+    For such a run the text has only the published numbers. The reason why the run is missing follows them.
     """
 
     @wraps(make)
@@ -100,7 +101,8 @@ def add_runs(runs: Iterable[RunOrMissing], figure: go.Figure, gaps: Sequence[str
     Args:
         runs: The figure's runs; missing ones are ignored.
         figure: The figure.
-        gaps: For each empty panel, line or row of the figure, what it lacks. None: the gaps that the figure already has in its metadata.
+        gaps: A text about what is missing, for each empty panel, line or row of the figure. None: the gaps that are already in
+            the figure's metadata.
 
     """
     layout: Any = figure.layout
@@ -135,8 +137,8 @@ def list_lacking(
         rated: Whether only load points with an offered rate count.
 
     Returns:
-        (lines about what no block has, lines about what only some of the blocks have). A block is one repetition of the plan; only usable
-        ones are considered.
+        (lines about data that no block has, lines about data that only some of the blocks have). A block is one repetition of the
+        plan.
 
     """
     points = list_points(run, pattern)
@@ -156,7 +158,10 @@ def list_lacking(
 
 
 def explain_absence(run: Evidence, variant: str) -> str:
-    """Return why a run has not measured a variant, and if possible the command that does; empty if it has measured it."""
+    """Return the reason why a run has not measured a variant, if possible with the command that measures the variant.
+
+    Example: `not part of this run: just bench …`. The text is empty if the run has measured the variant.
+    """
     record = run.run.record
     if run.arms(variant):
         return ""
@@ -169,10 +174,12 @@ def explain_absence(run: Evidence, variant: str) -> str:
 
 
 def gap_lines(missing: Sequence[str]) -> list[str]:
-    """Return lines of Markdown, two for each missing thing, in the form that `just report` recognizes and counts as a gap.
+    """Return lines of Markdown about missing data: for each text an empty line, then `*nothing to show: …*`.
+
+    The command `just report` recognizes these lines, and counts them as gaps.
 
     Args:
-        missing: For each missing thing, what is missing and why.
+        missing: Texts that name what is missing, and why.
 
     """
     return [line for need in missing for line in ("", f"*nothing to show: {need}*")]
@@ -195,7 +202,11 @@ def list_points(run: Evidence, pattern: str) -> list[str]:
 
 
 def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:
-    """Return the names of the arms with which a run measures some variants; all arms if no variant is named."""
+    """Return the names of a run's arms that measure some variants.
+
+    An arm is a variant in a run. If `variants` is empty, the result is all arms. Second measurements of a baseline (A/A) are left
+    out.
+    """
     return [arm for variant in variants for arm in run.arms(variant)] if variants else run.arms()
 
 

@@ -1,15 +1,16 @@
 """The ladder of a system's cost per request: a chain of variants, each a step from the one before.
 
-The first level is from solo samples (of an arm that has the machine alone). The pairs' ratios are multiplied from there on, so the steps
-add up. The text of a step is what the run's table prints about the step: its ratio, applied to its baseline's solo cost. Refuses to take a
-level or a ratio from another run.
+The cost of the first variant is from solo samples (the variant has the machine alone). For each further variant, this cost is
+multiplied by the ratio of a pair (two variants measured at once), so the steps add up. The text of a step is as in the run's
+table: the ratio, applied to the solo cost of the step's baseline. All numbers of the steps are from one run.
 
-What remains between the last step and the equivalent variant on another target is a difference of two levels, not of a pair:
+A ladder may end with the remaining difference from an equivalent variant on another target. This is a difference of two costs,
+not of a pair:
 
     pod-address+access-log-memory++one-worker on kind 61 µs   →   other processes −6 µs   →   not explained −18 µs [−23, −13]   →   metrics-off on apiserver 37 µs
 
-A level is the median of the solo samples, multiplied by the pairs' ratios. The two levels come from two runs: nothing is pooled, and the
-difference's interval includes both of theirs. Refuses to explain why anything remains.
+Each of the two costs is the median of solo samples, multiplied by the ratios of pairs. They come from two runs, which are not
+pooled. The interval of the difference includes the uncertainty of both costs.
 """
 
 from __future__ import annotations
@@ -98,10 +99,9 @@ class Remainder:
 
 
 def choose_steps(run: RunOrMissing, *choices: Steps) -> Steps:
-    """Return the first of several ladders of which a run has measured every variant.
+    """Return the first of several ladders (chains of variants) for which a run has measured all variants.
 
-    A ladder is a chain of variants, each a step from the one before. If the run is missing or has none of the ladders completely, the
-    result is the first ladder.
+    If the run is missing, or if it lacks a variant of every ladder, the result is the first ladder.
 
     Args:
         run: The run.
@@ -274,9 +274,10 @@ def compute_remainder(run: Evidence, variant: str, elsewhere: OtherTarget, point
 
 
 def _combine_halves(*halves: float | None) -> float | None:
-    """Return half the width of the interval of a difference, from the half-widths of the two values' intervals.
+    """Return half the width of the interval of a difference between two values, from half the widths of their intervals.
 
-    The values were measured separately, so the squares of the half-widths add up. The result is None where one of them is not known.
+    The values were measured separately, so the result is the root of the sum of squares. It is None if one of the widths is not
+    known.
     """
     return hypot(*(half or 0.0 for half in halves)) if None not in halves else None
 
@@ -348,10 +349,10 @@ def _list_samples(run: Evidence, variant: str, point: str) -> Iterator[Sample]:
 
 
 def _measure_extra(run: Evidence, variant: str, titles: Collection[str], point: str) -> RequestCost | None:
-    """Return the CPU seconds per request that go to those processes of the proxy's container that do not serve requests.
+    """Return the CPU seconds per request that the proxy's container uses for processes that serve no requests.
 
-    A proxy's CPU time is that of its container's entire cgroup. So it includes the controller's process, and processes by which the lab
-    looks into the container. The result is the median over the samples.
+    The CPU time of a proxy is that of its container's entire cgroup. So it includes the controller's process, and processes with
+    which the lab observes the container. The result is the median over the samples.
 
     Args:
         run: The run.

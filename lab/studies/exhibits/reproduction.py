@@ -1,7 +1,7 @@
-"""The exhibits with a study's published numbers next to a run's: gains, ratios, curves, placement and tables.
+"""The exhibits (figures and tables) with a study's published numbers next to those of a run.
 
-Refuses to compare absolute values of different machines (one plot shows only values relative to their own baseline) and to judge
-(`lab.studies.claims`). Where a run lacks something, the reason stands in its place.
+`gains` and `ratios` show only values relative to their own baseline, since absolute values of different machines cannot be
+compared. Where a run lacks a value, the exhibit has the reason. Claims are judged elsewhere (`lab.studies.claims`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def gains(
 ) -> go.Figure:
     """Draw by how many per cent variants change a metric. Dashed lines are the changes that published claims state.
 
-    Below the figure stand the comparisons that the run lacks and the blocks (repetitions) that are not usable, with reasons.
+    Text below the figure lists the comparisons that the run lacks, and the blocks (repetitions) that are not usable, with
+    reasons.
 
     Args:
         run: The run; None: only the claims are drawn.
@@ -226,7 +227,7 @@ def list_gains(run: Evidence, variant: str, against: str, metric: str, point: st
 def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figure:
     """Draw every cell of a study's table as a ratio to the table's reference cell, as published and as measured here.
 
-    A cell that is its own reference is left out.
+    A cell without any ratio is left out, such as the reference cell itself.
 
     Args:
         run: The run; None: only the published ratios are drawn.
@@ -306,7 +307,7 @@ def concurrency(
     claimed: Mapping[str, str] = MappingProxyType({}),
     log_y: bool = False,
 ) -> go.Figure:
-    """Draw metrics of a run over the number of concurrent requests, next to what the tool of the NDS study printed.
+    """Draw metrics of a run over the number of concurrent requests, next to the values that the NDS study's tool printed.
 
     With several metrics there is a line per metric. With a single one there is a line per variant.
 
@@ -333,7 +334,7 @@ def concurrency(
 
 
 def _read_boom(metric: str) -> list[tuple[float, MeasuredNumber]]:
-    """Return what the tool of the NDS study printed of a metric: (number of concurrent requests, value) for each load.
+    """Return the values of a metric that the NDS study's tool printed: (number of concurrent requests, value) for each load.
 
     The result is empty if the tool did not print the metric.
 
@@ -395,7 +396,7 @@ def _list_by_size(
         run: The run; None: no lines.
         metrics: The names of the metrics.
         variants: The variants to show; empty: all.
-        size: Returns the size of a load.
+        size: A function that returns the size of a load, for example its number of connections.
 
     """
     lines: dict[str, list[tuple[float, MeasuredNumber]]] = {}

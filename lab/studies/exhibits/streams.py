@@ -1,9 +1,10 @@
-"""The exhibits of long answers: a table of what passes each system and at what cost, and the delay of each event over time.
+"""The exhibits about long answers (streams of events, WebSockets, gRPC, large transfers): whether and how systems pass them.
 
     ("token streams", "haproxy", "late", "106 ms [106, 106]", "212 ms [212, 212]", "27.4 µs [26.4, 28.4]", …)   a row of the table
 
-The table has a row for each variant and load point of the runs that a study's file names in `changes`. Its numbers are measured as those of
-claims are (`lab.studies.claims.measuring`). Refuses to pool runs; a run that is missing is a row with the command that makes it.
+A table has a row for each variant and load point of a study's runs, with delays and the CPU cost. A figure has the delay of each
+event over time. The numbers are measured as for claims (`lab.studies.claims.measuring`), and runs are never pooled. A missing run
+is a row with the command that makes the run.
 """
 
 from __future__ import annotations
@@ -112,7 +113,9 @@ def passing(shelf: Shelf, study: str) -> str:
 
 
 def describe_systems(shelf: Shelf, study: str) -> dict[tuple[str, str], str]:
-    """Return (system, kind of long answer) → what the runs of a study show of it, in words with a link to each run.
+    """Return in words how each system serves each kind of long answer, by the runs of a study, with a link to each run.
+
+    The mapping is (system, kind of long answer) → text. A kind is for example `token streams`.
 
     Args:
         shelf: The committed runs.
@@ -136,9 +139,10 @@ def describe_systems(shelf: Shelf, study: str) -> dict[tuple[str, str], str]:
 
 
 def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[str], Service, Evidence | None]]:
-    """Yield each question of a study, its variants, the kind of long answer that it is about, and its run; None: there is no run.
+    """Yield (question, its variants, the kind of long answer that it is about, its run or None) for each question of a study.
 
-    The study's own run comes second. A run that lacks some of the variants is taken where there is no complete one.
+    The study's main question comes second, after the first of its `changes`. A run with all variants is preferred to a run that
+    lacks some.
     """
     file = load_study(study).file
     own = StudyChange(question=file.question, variants=file.variants, sweep=file.sweep, quick=file.quick.sweep)
@@ -150,14 +154,14 @@ def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[s
 
 
 def _make_row(run: Evidence, arm: Arm, point: LoadPoint, service: Service, knobs: list[str]) -> tuple[str, ...]:
-    """Return the cells of the table for an arm (variant of a run) at a load point, without the kind of long answer.
+    """Return the cells of the table's row for an arm (variant of a run) at a load point, without the first and the last cell.
 
     Args:
         run: The run.
         arm: The arm.
         point: The load point.
         service: The kind of long answer that the load is made of.
-        knobs: The names of the settings without which the system was not measured.
+        knobs: The names of the settings with which the system was measured.
 
     """
 

@@ -1,11 +1,12 @@
-"""The execution of a notebook in a fresh process, from the committed data only, and its output as a page.
+"""The execution of notebooks with the committed data only, and the conversion of their output to pages.
 
     notebooks/okd.ipynb         →  Page("okd", …, cells=(ShownCell("okd/okd-00", prose="<p>…"), …, ShownCell(…, parts=(CellOutput("figure", …),))))
     notebooks/successors.ipynb  →  notebooks/successors.md, notebooks/figures/successors-03.svg, …
 
-A page has each cell with its output, the figures numbered by their place, and the places that mention a claim. No kernel is started, which
-would cost more than most cells do, and none of the user's runs is visible. A figure's title becomes its caption, which wraps where a plot's
-own would be cut off. Refuses to continue after a cell that raises, and names it; refuses a cell's own HTML, and shows it as text.
+A page has the cells with their outputs. A notebook runs without a Jupyter kernel, since starting one would take longer than most
+cells. The runs of the user are not visible. The title of a figure becomes its caption, since a long title would be cut off in a
+plot. If a cell raises an exception, the execution ends with an error that names the cell. HTML in the output of a cell is shown
+as text.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ PUBLISHED: Mapping[str, tuple[str, str]] = {
     "streams": ("", ""),
     "successors": ("", ""),
 }
-"""Notebook with a page for GitHub → the choice in its source that is replaced there, and by what; only with a choice its code is shown."""
+"""Notebook with a page for GitHub → (text in its source that is replaced for the page, replacement).
+
+The page shows the notebook's code only if a text is replaced.
+"""
 TOP_MARGIN_PX = 48
 """The pixels above a plot without its title: room for its buttons, and for the labels of panels and lines."""
 DIGITS = 6
@@ -139,9 +143,9 @@ class Page:
         return [(cell.anchor, part) for cell in self.cells for part in cell.parts]
 
     def needs(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (what is missing, anchor of the cell, title of the output) for every gap of the page, a place without data.
+        """Yield (what is missing, anchor of the cell, title of the output) for every gap (place without data) of the page.
 
-        Introductory words that differ between kinds of figures and tables are removed. So two gaps with the same need have the same text.
+        The first words of a gap's text, such as `no run: `, are removed. So two gaps that need the same data have the same text.
         """
         for anchor, part in self.parts:
             yield from ((GAP_BEGINNINGS.sub("", need), anchor, part.title or "a table") for need in part.needs)
@@ -156,9 +160,9 @@ class Page:
         return any(run in part.runs or run in part.text for _, part in self.parts)
 
     def spoken(self, claim: str) -> str:
-        """Return the anchor of the last cell whose outputs mention a claim; without such a cell, the anchor of the page.
+        """Return the HTML anchor of the last cell whose outputs mention a claim; without such a cell, the anchor of the page.
 
-        The last one is taken since it mentions the fewest other claims.
+        Earlier cells usually mention many other claims, too.
 
         Args:
             claim: The claim's id.
@@ -202,9 +206,9 @@ def execute_all(paths: Sequence[Path], runs: Collection[str] = ()) -> Iterator[P
 
 
 def _read_run(run: str) -> None:
-    """Prepare the files of a committed run before several processes read it, so that these do not all prepare it at once.
+    """Fill the cache of latency histograms of a committed run, before several processes read the run at once.
 
-    If the run is damaged, nothing happens here, because the processes that read it report the damage.
+    Nothing happens for a damaged run, since the processes that read the run report the damage.
 
     Args:
         run: The path of the run's folder.

@@ -1,10 +1,11 @@
-"""The rows of a page about steps and claims, and README's picture of the findings.
+"""The rows of the report about tuning steps and claims, and the picture of the findings in the main README.
 
-A row has a sentence, details that fold out, and the number with its interval as positions on a short axis:
+A row has a sentence, details that can be opened, and a measured number with its interval as positions on a short axis:
 
-    TuningStep(gain=(0.98, 0.97, 0.99), …)  →  Strip(at=71.3, low=71.1, high=71.5, zero=50.0, …)
+    TuningStep(gain=(0.98, 0.97, 0.99), …)  →  Strip(at=69.72, low=69.52, high=69.92, zero=50.0, …)
 
-The axis also marks what was published, and where a claim requires the number to lie. Positions are per cent of the axis from its left end.
+The axis also has marks for the published numbers and for the bounds of the claim. Positions are in per cent of the axis from its
+left end.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ANSWERS_BY_KIND: Mapping[str, tuple[str, str]] = {
 }
 """The kind of a verdict → the answer to the question whether a step helps, and its colour."""
 AXIS_END = log(12.0)
-"""The end of the axis of all steps, as a log-ratio: larger effects stand at the end."""
+"""The end of the common axis of all steps, as a log-ratio; larger effects are drawn at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ def make_step_rows(measured: Sequence[TuningStep]) -> list[StepRow]:
     for step in measured:
         metric, strip = find_metric(step.metric), None
         if step.gain is not None:
-            positions = tuple(dict.fromkeys(_place_step(step.gained(claim.ratio)) for claim in step.published))
+            sign = 1 if metric.better == "more" else -1  # a step's gain is larger if it is better
+            positions = tuple(dict.fromkeys(_place_step(sign * log(claim.ratio)) for claim in step.published))
             cut = max(map(abs, step.gain)) > AXIS_END
             strip = Strip(*map(_place_step, step.gain), zero=50.0, published=positions, cut=cut)
         text = ", ".join(
@@ -122,9 +124,9 @@ def make_step_rows(measured: Sequence[TuningStep]) -> list[StepRow]:
 
 
 def claim_row(verdict: ClaimVerdict) -> ClaimRow:
-    """Return the report's row about a claim with the measured number that decides it.
+    """Return the report's row about a claim (a published sentence), with the measured number that decides the claim.
 
-    It is the first number that contradicts the claim. If none does, it is the first measured number of all.
+    This is the first number that contradicts the claim. If no number does, it is the first measured number.
     """
     parts = [part for finding in verdict.findings for part in finding.measured if part.test.bounded]
     parts = [part for part in parts if part.value is not None]
@@ -137,9 +139,10 @@ def claim_row(verdict: ClaimVerdict) -> ClaimRow:
 
 
 def find_answer(finding: StepFinding) -> tuple[str, str]:
-    """Return the answer that a finding gives to its yes-or-no question, as (words, CSS class that colours them): `('Yes', 'better')`.
+    """Return the answer to a finding's yes-or-no question, as (words, CSS class for their colour): `('Yes', 'better')`.
 
-    If the boots of the machine disagree, the answer is that it depends on the boot. Questions about another system ask whether it is better.
+    If the boots (starts of the machine) disagree, the words are `It depends on the boot`. For a finding about another system, the
+    answer is `Yes` if that system is better, and otherwise `No`.
     """
     if finding.boots.agree and finding.verdict.kind == "differs":
         return ("Yes", "better") if finding.verdict.do.startswith("better") else ("No", "worse")
@@ -158,7 +161,7 @@ def step_ticks() -> list[tuple[float, str]]:
 def _place_step(gain: float) -> float:
     """Return the position of an effect on the common axis of all tuning steps, in per cent from the left end.
 
-    An effect beyond an end of the axis stands at that end.
+    The position of an effect beyond an end of the axis is that end.
 
     Args:
         gain: The effect as a log-ratio, larger is better.
@@ -235,7 +238,7 @@ def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
     The same tuning step (a variant against its baseline) on another target has its own line. At most MOST_DRAWN lines are drawn.
 
     Args:
-        judged: The verdicts of the claims, whose published effects are drawn beside the measured ones.
+        judged: The verdicts of the claims, whose published effects are drawn next to the measured ones.
 
     """
     runs = evidence.load_references()[0]
@@ -271,5 +274,5 @@ def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
 
 
 def _place_x(place: float) -> float:
-    """Return the horizontal pixel in the SVG for a position on the axis, which is in per cent of the axis."""
+    """Return the horizontal position in the SVG in pixels for a position on the axis in per cent of the axis."""
     return round(LABEL + AXIS * place / 100, 1)

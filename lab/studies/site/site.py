@@ -1,9 +1,10 @@
-"""The builder of the report's one file: it fills the templates and writes the file completely or not at all.
+"""The builder of the HTML report of all committed runs, which is a single file.
 
     build_site(Path(".cache/report"))  →  .cache/report/index.html
 
-The file has plotly.js once, compressed, and `report.js` unpacks it. A figure is stored as its data, and drawn when it comes into view.
-Refuses to write anything when a notebook's cell raises. Missing or damaged data is a gap, and gaps are counted.
+The file contains plotly.js once, compressed, and `report.js` unpacks it. A figure is stored as its data, and drawn when it comes
+into view. If a cell of a notebook raises an exception, no file is written. Missing or damaged data is a gap in the report, and
+gaps are counted.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def build_site(folder: Path, say: Callable[[str], None] = lambda _: None) -> Sit
 
     Args:
         folder: The folder, which is created if it does not exist.
-        say: Called with the path of each notebook after it was executed.
+        say: A function that is called with the path of each notebook after its execution, to report progress.
 
     Raises:
         UsageError: The file cannot be written.
@@ -202,7 +203,10 @@ class Reliability:
 
 
 def read_reliability(runs: Sequence[Evidence]) -> Reliability:
-    """Return how reliable the report's numbers are: the generators' errors by the committed calibration, and the runs' noise."""
+    """Return the reliability of the report's numbers: the load generators' errors, and the noise of each run.
+
+    The errors are from the committed calibration of the generators. Without a calibration, the result has the reason.
+    """
     try:
         record = CalibrationFolder.open(f"{reference_folder()}/{REFERENCE}").record
         calibration, calibrated = render_html(render_markdown(calibration_page(record)), below=2), True
@@ -222,10 +226,10 @@ def read_reliability(runs: Sequence[Evidence]) -> Reliability:
 
 
 def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
-    """Return the noise of a run, for each metric at each steady load, and the reason if it is known for none of them.
+    """Return the noise of a run (variation of equal measurements) for each metric at each steady load.
 
     Returns:
-        (noises, reason); the reason is empty if a noise is known.
+        (noises, reason). The reason says why no noise is known; it is empty if one is known.
 
     """
     record = run.run.record

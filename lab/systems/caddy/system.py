@@ -3,15 +3,15 @@
     ServedPort(80, {"bench.lab.test": …})   →   apps.http.servers.port-80: {listen: [":80"], routes: [{match: [{host: …}], handle: [{reverse_proxy}]}]}
 
 The configuration leaves Caddy its defaults, except that Caddy does not issue certificates. Settings are a ConfigMap `caddy`,
-whose keys are paths in Caddy's own JSON configuration (`PARTS`). The admin interface shows what Caddy serves: it never shows
-what Caddy did not accept. Without `GOMAXPROCS` (automaxprocs), Caddy runs as many threads at once as its CPU limit, rounded
-down, at least 1, even beyond the CPUs. The check kind `caddy`:
+whose keys are paths in Caddy's own JSON configuration (`PARTS`). The admin interface shows only a configuration that Caddy has
+accepted. Without `GOMAXPROCS` (automaxprocs), Caddy runs as many threads at once as its CPU limit, rounded down, at least 1,
+even beyond the number of CPUs. The read-back checks (tests whether a setting took effect) of the kind `caddy`:
 
     name: transport.keep_alive.max_idle_conns_per_host     /config/, of every transport (server, reverse_proxy, http, config) of the load
     name: metrics.go_sched_gomaxprocs_threads              /metrics
 
-A part that does not exist is unreadable, and never passes. A path that no part has, and a metric that does not exist, are
-`absent`.
+A check of a part that does not exist fails as unreadable. The value of a path that no part has, or of a metric that does not
+exist, is `absent`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ transport of such a handler.
 PORT, SERVED, METRICS = 2019, "/config/", "/metrics"
 """The port of the admin interface, and its pages with the configuration and the metrics."""
 HEALTH = "health"
-"""The server that the probes connect to."""
+"""The name of the server to which the probes connect."""
 ARGUMENTS = ("caddy", "run", "--config", CONFIG)
 _CHECK = r"""said=$("$0" validate --config "$1" 2>&1) || {
   printf '%s\n' "$said" | sed -n 's/^Error: //p; s/^{"level":"error".*"msg":"\(.*\)"}$/\1/p' | sed 's/\\"/"/g' | head -n 1 >&2
@@ -100,7 +100,7 @@ def realise(context: Context) -> Realisation:
 def render(
     ports: Sequence[ServedPort], members: Members, certificates: Certificates, settings: Settings
 ) -> dict[str, str]:
-    """Return the files of Caddy's configuration, with the certificates: path in the container → text.
+    """Return the files of Caddy's configuration and certificates: path in the container → text.
 
     Args:
         ports: the ports that Caddy serves, with their routes.
@@ -187,8 +187,8 @@ def control(process: ContainerProcess) -> WatchedFiles:
 def count(process: ContainerProcess) -> Mapping[str, int]:
     """Return the number of requests that Caddy has received, as `{"requests": number}`; empty if Caddy's metrics are off.
 
-    Several handlers of Caddy count each request that passes them. So the largest count of a single handler is the number of
-    requests.
+    A request may pass several handlers of Caddy, and each handler counts the request. So the largest count of a single handler is
+    used as the number of requests.
     """
     by_handler: dict[str, float] = {}
     for labels, value in _REQUESTS.findall(process.ask(PORT, METRICS)):

@@ -2,10 +2,10 @@
 
 Both run in the versions that their images name, on the machine's own files. Contour is built from its pinned Go module
 (scripts/tools/contour) when a variant first runs it. All processes of Contour's container are control plane. The command
-`contour bootstrap` writes how the Envoy connects to Contour, as an init container does in a cluster. Everything else comes by
-xDS on the pod's own loopback. The Envoy's admin interface is a socket, and Contour's configuration opens the read-only pages of
-that interface on the port that `lab.systems.envoy` queries. Any command of Contour but `serve` is refused, and so is an Envoy
-without a controller.
+`contour bootstrap` writes the file by which Envoy connects to Contour, as an init container does in a cluster. Envoy gets all
+other configuration by xDS on the pod's own loopback. Envoy's admin interface is a socket, and Contour's configuration opens the
+read-only pages of that interface on the port that `lab.systems.envoy` queries. Contour may only run its command `serve`. An
+Envoy without Contour in its pod is refused.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def realise(context: Context) -> Realisation:
 
 
 def realise_envoy(context: Context) -> Realisation:
-    """Return how the lab starts the Envoy in a pod with Contour in place of a container of Envoy's image.
+    """Return how the lab starts Envoy, which Contour in the same pod configures, in place of a container of Envoy's image.
 
     The command first runs `contour bootstrap`, which writes the file by which Envoy connects to Contour.
 
@@ -132,8 +132,8 @@ def complaints(log: Iterable[str]) -> list[str]:
 def _read_entries(log: Iterable[str], levels: set[str]) -> Iterator[str]:
     """Yield the message of each entry in Contour's log whose level is one of the given levels.
 
-    If an entry has a field `error`, its text is appended to the message. Errors of Contour's Kubernetes client, and the line with
-    which Contour reports that it ends, have no level. They are always yielded.
+    If an entry has a field `error`, the text of this field is appended to the message. Errors of Contour's Kubernetes client, and
+    the line with which Contour reports that it ends, have no level. These messages are always yielded.
 
     Args:
         log: the lines of the log.

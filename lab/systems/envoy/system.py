@@ -2,12 +2,13 @@
 
     ServedPort(80, {"bench.lab.test": …})  →  envoy.json, cds.json, rds-80.json, eds.json; and all in one, check.json, for `envoy --mode validate`
 
-The bootstrap has one listener per port. Clusters, routes and endpoints are files that Envoy watches. The configuration leaves
-Envoy its defaults, except for the node's id, which Envoy requires. Settings are a ConfigMap `envoy`, whose keys are paths in
-Envoy's own configuration (`PARTS`).
+The bootstrap file has one listener per port. Clusters, routes and endpoints are in files that Envoy watches. The configuration
+leaves Envoy its defaults, except for the node's id, which Envoy requires. Settings are a ConfigMap `envoy`, whose keys are paths
+in Envoy's own configuration (`PARTS`).
 
 Without `--concurrency`, Envoy has as many workers as CPUs that it may use, and at most its CPU limit, rounded down, at least 1.
-This holds for 1.40.0 and for what Envoy Gateway starts, with `--cpuset-threads` or without; 1.36 ignores the limit.
+This is so for 1.40.0 and for the Envoy that Envoy Gateway starts, with `--cpuset-threads` or without. Envoy 1.36 ignores the
+limit.
 
 A running Envoy, alone or with a controller, reports its state on its admin interface, which listens only on the loopback of its
 pod:
@@ -16,13 +17,13 @@ pod:
     GET /config_dump       {"configs": [{"@type": "…ClustersConfigDump", "dynamic_active_clusters": […]}, …]}
 
 The counts of the listeners for the load are under `PREFIX`. They do not include requests of probes and requests to the admin
-interface. The check kind `envoy`:
+interface. The read-back checks (tests whether a setting took effect) of the kind `envoy`:
 
     name: cluster.circuit_breakers.thresholds.0.max_connections     /config_dump, of every cluster, listener … that serves the load
     name: stats.server.concurrency                                  /stats
     name: version                                                   /server_info
 
-A part or statistic that does not exist is unreadable, and never passes. A path that no part has is `absent`.
+A check of a part or statistic that does not exist fails as unreadable. The value of a path that no part has is `absent`.
 """
 
 from __future__ import annotations
@@ -98,14 +99,14 @@ def counted(text: str) -> Mapping[str, int]:
 
 
 def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
-    """Return those parts of Envoy's running configuration that serve the load, grouped by kind.
+    """Return the parts of Envoy's running configuration that serve the load, grouped by kind of part (such as `cluster`).
 
     Args:
         dump: the text of Envoy's page `/config_dump`.
 
     Returns:
         Kind of part → its parts. The kinds are `listener`, `http_connection_manager`, `router`, `route`, `cluster` and
-        `bootstrap`. Of the routes, only those are included that lead to a cluster.
+        `bootstrap`. Only routes that lead to a cluster are included.
 
     Raises:
         ValueError: when the text is not valid JSON.
@@ -145,8 +146,8 @@ def list_parts(dump: str) -> dict[str, list[dict[str, Any]]]:
 def _list_control_planes(bootstrap: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the clusters in Envoy's bootstrap configuration that never serve the load.
 
-    If Envoy gets its configuration from a control plane, no cluster of the bootstrap configuration serves the load:
-    each leads to the control plane or to one of Envoy's own interfaces. Otherwise nothing is yielded.
+    If Envoy gets its configuration from a control plane, these are all clusters of the bootstrap configuration: they lead to
+    the control plane or to Envoy's own interfaces. Without a control plane, nothing is yielded.
 
     Args:
         bootstrap: the bootstrap configuration.
@@ -166,9 +167,9 @@ def _list_items(config: Mapping[str, Any], noun: str) -> Iterator[dict[str, Any]
 
 
 def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the HTTP connection managers of a listener that serve the load.
+    """Yield the HTTP connection managers of an Envoy listener that serve the load.
 
-    Those for probes and for Envoy's own pages are left out. They are recognized by their `stat_prefix`.
+    Managers for probes and for Envoy's own pages are left out. They are recognized by their `stat_prefix`.
     """
     chains = [*listener.get("filter_chains", []), *filter(None, [listener.get("default_filter_chain")])]
     for item in (item for chain in chains for item in chain.get("filters", [])):
@@ -180,7 +181,7 @@ def _list_managers(listener: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Ask a running Envoy for the number of clients' requests.
+    """Return the numbers of clients' requests that a running Envoy reports on its admin interface.
 
     Returns:
         `requests` → number of all requests, `requests_h2` → number of requests by HTTP/2. A number that Envoy does not report is
@@ -265,9 +266,9 @@ def render(
 
 
 def _render_resources(resources: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of one of the files that Envoy watches: some resources (clusters, routes or endpoints) and a version.
+    """Return the text of a file that Envoy watches, as JSON: resources (clusters, routes or endpoints) and a version.
 
-    The version is a hash of the resources. Envoy reports it once it has accepted the file.
+    The version is a hash of the resources. Envoy reports the version once it has accepted the file.
     """
     text = json.dumps(resources)
     return json.dumps(
@@ -436,7 +437,7 @@ def control(process: ContainerProcess) -> WatchedFiles:
     """
 
     def served(files: Mapping[str, str]) -> bool:
-        """Return whether Envoy has accepted exactly the versions that the configuration files have.
+        """Return whether the versions that Envoy reports as loaded are exactly those in the given configuration files.
 
         Args:
             files: path in the container → text of the files that Envoy watches.

@@ -3,11 +3,11 @@
     HTTPRoute bench → Service backend:8080 (pod 10.0.0.2)
         →  HTTPRoute bench → Backend backend-8080, Backend backend-8080 = [10.0.0.2:8080]
 
-The file, which the controller watches, has the manifests' own objects: those of Gateway API and the controller's own kinds.
-From files the controller reads no EndpointSlices. The endpoints of a Service therefore become a `Backend`, which is one of the
-controller's kinds, with the addresses of the pods that are ready. A Service without endpoints has no Backend, and its route
-answers 500, where a cluster's answers 503. The main process is the control plane. Its Envoy, a child of that process, is the proxy. An EnvoyProxy
-that names no version of Envoy is refused, because the controller would fetch one.
+The controller watches the file. The file has the objects of the variant's manifests: those of Gateway API and those of the
+controller's own kinds. The controller reads no EndpointSlices from a file. The endpoints of a Service therefore become a
+`Backend`, which is one of the controller's kinds, with the addresses of the pods that are ready. A Service without endpoints
+has no Backend. Its route then answers 500, but in a cluster 503. The main process is the control plane. Its Envoy, a child of
+that process, is the proxy. An EnvoyProxy that names no version of Envoy is refused, because the controller would fetch one.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ KINDS = frozenset(
 VERSION = "lab-"
 """The beginning of the names that the lab gives to rules.
 
-Envoy shows these names in the metadata of its routes, and thereby which version of a rule it serves. The controller would show
-annotations as well, but it does not read them from a file.
+Envoy shows these names in the metadata of its routes, so that the lab sees which version of a rule Envoy serves. The controller
+would show annotations, too, but does not read annotations from a file.
 """
 
 Manifest = dict[str, Any]
@@ -142,8 +142,7 @@ class ServingCheck:
     """A repeatable test whether Envoy already serves the objects in the file that Envoy Gateway watches.
 
     Attributes:
-        seen: (text of the file, versions that Envoy reported) at the last full comparison. An equal state is not
-            compared again.
+        seen: (text of the file, versions that Envoy reported) at the last comparison. An equal state is not compared again.
 
     """
 
@@ -177,9 +176,9 @@ def _select_parts(dump: Any, kind: str) -> Iterator[Any]:
 
 
 def _list_versions(dump: Any) -> set[str]:
-    """Return the names of all HTTPRoute rules that Envoy serves now and that the lab has named.
+    """Return the names of the HTTPRoute rules that Envoy serves now; only names that the lab gave to rules are returned.
 
-    The lab gives each rule a name with a hash of the rule. So the name shows which version of the rule Envoy serves.
+    Such a name has a hash of the rule. So the name shows which version of the rule Envoy serves.
 
     Args:
         dump: Envoy's configuration, as its page `/config_dump` shows it (decoded JSON).
@@ -195,7 +194,7 @@ def _list_versions(dump: Any) -> set[str]:
 
 
 def _list_endpoints(dump: Any) -> set[tuple[str, int]]:
-    """Return (address, port) of every endpoint to which Envoy's routes lead.
+    """Return all endpoints to which Envoy's routes lead, as pairs (IP address, port).
 
     Args:
         dump: Envoy's configuration with its endpoints, as its page `/config_dump` shows it (decoded JSON).
@@ -293,8 +292,8 @@ def _provide_envoy(context: Context) -> programs.Program:
 def control(process: ContainerProcess) -> WatchedFiles:
     """Return the handle by which the lab makes a running Envoy Gateway load changes.
 
-    The handle writes the file of objects that the controller watches. To find out whether Envoy serves these objects, it asks
-    Envoy for its whole configuration, but only after Envoy has reported a new version.
+    The handle writes the file of objects that the controller watches. To find out whether Envoy serves these objects, the handle
+    requests Envoy's whole configuration, but only after Envoy has reported a new version or the file has changed.
     """
     serves = ServingCheck()
 

@@ -1,1 +1,1 @@
-"""HAProxy without a controller, and the code that all systems share whose proxy is a HAProxy."""
+"""HAProxy without a controller, and the code shared by all systems whose proxy is a HAProxy."""

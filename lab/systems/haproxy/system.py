@@ -1,15 +1,17 @@
-"""HAProxy without a controller, and the code that all systems share whose proxy is a HAProxy.
+"""HAProxy without a controller, and the code shared by all systems whose proxy is a HAProxy.
 
-Without a controller, it is configured from Gateway API's objects. The program is the HAProxy on PATH, whose version is the fact `haproxy` of a run.
+Without a controller, HAProxy is configured from Gateway API's objects. The program is the HAProxy on PATH. A run records its
+version as the fact `haproxy`.
 
     ConfigMap/haproxy: global.nbthread: "2", defaults.timeout_client: 30s, backend.http-reuse: always, server.pool-max-conn: "10"
     ServedPort(80, {"bench.lab.test": …})   →   defaults … frontend port-80 … use_backend backend-8080 if { … }
 
-A key is a section and a directive of HAProxy's own, where an underscore stands for a blank. A directive without arguments has
-an empty value. There is one backend for each rule and its filters, selected by conditions in the routes' order of precedence.
-Without `nbthread`, HAProxy has a thread for each CPU that it may use, whatever the limit.
+A key is the name of a section and a directive of HAProxy's configuration; an underscore stands for a blank. A directive without
+arguments has an empty value. Each rule of a route becomes one backend. Conditions select the backend, in the routes' order of
+precedence. Without `nbthread`, HAProxy has a thread for each CPU that it may use, whatever the CPU limit.
 
-The shared parts are the counts that a running HAProxy reports through its statistics socket, and its kinds of checks. Counts:
+The shared parts are the counts that a running HAProxy reports through its statistics socket, and two kinds of read-back checks
+(tests whether a setting took effect). Counts:
 
     # pxname,svname,…,req_tot,…,mode,…,ssl_sess,ssl_reused_sess,…,h2_headers_rcvd,…
     fe_sni,FRONTEND,…,40120,…,http,…,20,12401,…,0,…   →  {"requests": 40120, "requests_h2": 0, "tls_handshakes": 12421, "tls_resumed": 12401}
@@ -18,15 +20,15 @@ A request by HTTP/2 begins with one HEADERS frame (`h2_headers_rcvd`, src/mux_h2
 `ssl_sess` are the full handshakes, `ssl_reused_sess` the resumed ones (HAProxy 2.6, src/ssl_sock.c). The counts begin anew
 after a reload.
 
-The check kind `haproxy` is a key of `show info`, read by `socat`, which the router's image has and scripts/shell provides:
+A check of the kind `haproxy` reads a key of `show info` by `socat`, which the router's image has and scripts/shell provides:
 
     Nbthread: 1
     Maxconn: 9985                    key, colon, value
 
-The check kind `haproxy-config` is a directive (`timeout client`, `balance`) of the file that the running HAProxy was started
-with. `context` names the sections of a kind (defaults, backend, …), or one section. The value of a directive without arguments
-is `set`. A process older than that file runs another configuration, and fails the check. This kind exists because HAProxy
-itself reports the values of `show info`, but not the balance algorithm, timeouts and sizes.
+A check of the kind `haproxy-config` reads a directive (`timeout client`, `balance`) in the file with which the running HAProxy
+was started. `context` names the sections of a kind (defaults, backend, …), or one section. The value of a directive without
+arguments is `set`. If HAProxy's newest process is older than that file, it runs another configuration, and the check fails.
+This kind exists because HAProxy itself reports the values of `show info`, but not the balance algorithm, timeouts and sizes.
 """
 
 from __future__ import annotations
@@ -83,7 +85,7 @@ SOCKET = "/var/lib/haproxy/run/haproxy.sock"
 COUNTS = "show stat -1 1 -1"
 """The command that lists the frontends of every proxy."""
 HEALTH = "healthz"
-"""The frontend that the router's own probes connect to."""
+"""The name of the frontend to which probes connect; its requests are not counted."""
 TIMEOUT_S = 2.0
 
 
@@ -106,9 +108,9 @@ def send_command(path: Path, command: str) -> str:
 
 
 def find_serving_pid(process: ContainerProcess) -> str:
-    """Return the id of the HAProxy process that answers on the statistics socket, as text.
+    """Return the id of the HAProxy process that answers on the statistics socket, as text such as `12`.
 
-    It is the number that the process has inside the container. The text is empty if no process answers within 2 s.
+    The id is the one inside the container. The text is empty if no process answers within 2 s.
     """
     path = process.inside(SOCKET)
     try:
@@ -125,8 +127,8 @@ def parse_counts(stat: str) -> Mapping[str, int]:
     Requests are summed over all HTTP frontends, without the frontend for probes. Handshakes are summed over all frontends.
 
     Returns:
-        `requests`, `requests_h2` (by HTTP/2), `tls_handshakes` and `tls_resumed` → number. A number that no frontend has is left
-        out.
+        `requests`, `requests_h2` (by HTTP/2), `tls_handshakes` and `tls_resumed` → number. A number that no frontend reports is
+        left out.
 
     """
     rows = csv.DictReader(stat.removeprefix("# ").splitlines())
@@ -193,7 +195,7 @@ def _find_values(text: str, directive: Sequence[str], context: str | None) -> It
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Ask a running HAProxy for the numbers of clients' requests and TLS handshakes, in the form of `parse_counts`.
+    """Return the numbers of clients' requests and TLS handshakes that a running HAProxy reports, in the form of `parse_counts`.
 
     The result is empty while HAProxy has no statistics socket.
 
@@ -214,7 +216,7 @@ fi"""
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count the threads of HAProxy that serve requests in a list of processes.
+    """Return the number of HAProxy's threads that serve requests, from a list of processes.
 
     Processes with the option `-W` come in pairs of a master and a worker. The single thread of each master is not counted.
 
@@ -390,16 +392,15 @@ class MasterControl:
         self._before = ""
 
     def started(self) -> Loading | None:
-        """Return the loading of the configuration with which HAProxy was started; None while its main process does not run.
+        """Return a `Loading` for HAProxy's first configuration; None while the container's main process does not run.
 
-        The result has no time: nothing shows when the loading began, because the main process is a HAProxy from its
-        start.
+        The result has no time, because nothing shows when the loading began: the main process is HAProxy from its start.
         """
         self._before = ""
         return Loading(None, 1) if self._process.pid is not None else None
 
     def serving(self, loading: Loading) -> bool:
-        """Return whether HAProxy serves the new configuration: another process than before the reload answers on the socket.
+        """Return whether HAProxy serves the new configuration: whether a new process answers on the statistics socket.
 
         Args:
             loading: the loading of the configuration, which is always the last one.

@@ -1,11 +1,11 @@
 """haproxytech's Kubernetes Ingress Controller 3.2 as a HAProxy: *directive-equivalent, not the controller*.
 
-The following is missing:
+These parts are missing or different:
 
-- the controller process
-- its maps of hosts and paths, which are conditions here
-- its changes by the runtime API, which are reloads here
-- the HAProxy of its image (3.2); the one on PATH runs
+- the controller process does not run
+- conditions replace the controller's maps of hosts and paths
+- reloads replace the controller's changes by the runtime API
+- the HAProxy on PATH replaces the HAProxy of the controller's image (3.2)
 
 The facts come from its haproxy.cfg, pkg/haproxy/env/defaults.go and pkg/annotations.
 """
@@ -131,7 +131,7 @@ def _render_sections(place: str, values: Mapping[str, str]) -> Sections:
 
 
 def capped(threads: int, limit: Fraction | None) -> int:
-    """Return the number of threads that the controller really gives HAProxy if its ConfigMap sets a number.
+    """Return the number of threads that HAProxy really gets from the controller if the ConfigMap sets a number.
 
     The controller uses at most GOMAXPROCS threads (pkg/annotations/global/nbthread.go). The library automaxprocs sets GOMAXPROCS
     to the CPU limit, rounded down, at least 1.

@@ -1,1 +1,1 @@
-"""OKD's router, whose proxy is a HAProxy, and which reads OpenShift's Routes."""
+"""OKD's router (openshift/router), which reads OpenShift's Routes and whose proxy is a HAProxy."""

@@ -1,8 +1,8 @@
-"""The handle that makes a running router load new routes, by files, a FIFO and HAProxy's statistics socket.
+"""The handle that makes a running OKD router load new routes, by files, a FIFO and HAProxy's statistics socket.
 
-    started 12 at 1764021001.123456, 1 before it       what router.bash prints of each HAProxy that it starts
+    started 12 at 1764021001.123456, 1 before it       the line that router.bash prints for each HAProxy process that it starts
 
-The new process answers on the socket as soon as it serves; until then the old one does. At least RELOAD_INTERVAL passes
+The new process answers on the socket as soon as it serves; until then the old process answers. At least RELOAD_INTERVAL passes
 between the starts of two reloads (CoalescingSerializingRateLimiter in openshift/router).
 """
 
@@ -28,7 +28,7 @@ The script waits at most for the remainder of the reload interval, which is mill
 """
 
 _NUMBER_INSIDE = re.compile(r"^NSpid:.*\s(\d+)$", re.MULTILINE)
-"""The form of a process's id in its container's count, in /proc/PID/status."""
+"""The form of the line in /proc/PID/status with the id that the process has inside its container."""
 _STARTED = re.compile(r"^started (\d+) at ([\d.]+),", re.MULTILINE)
 
 
@@ -50,7 +50,7 @@ class RouterControl:
         self._reported = 0
 
     def started(self) -> Loading | None:
-        """Return the loading of the configuration by the router's newest HAProxy process; None if no process started since the last call."""
+        """Return the start of the newest HAProxy process, as a `Loading`; None if no process was started since the last call."""
         starts = self._read_starts()
         if len(starts) <= self._reported:
             return None
@@ -115,9 +115,9 @@ class RouterControl:
         ]
 
     def ask(self) -> bool:
-        """Request a reload from the router's script by a line to its FIFO, and return whether the script can read it.
+        """Request a reload from the router's script by a line to the script's FIFO, and return whether the line was written.
 
-        The result is False while the script does not have the FIFO open. It then either opens the FIFO soon, or has ended.
+        The line cannot be written while the script does not have the FIFO open: the script opens the FIFO soon, or has ended.
         """
         fifo = self._process.inside(f"{RUN}/reload")
         try:

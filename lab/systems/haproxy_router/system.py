@@ -1,24 +1,24 @@
 """OKD's router (openshift/router) as a HAProxy with the same configuration: *directive-equivalent, not the router*.
 
-The router process is missing. It watches an API server and admits Routes (`routing` stands in for that), it has metrics, and
-it is not ready any more during its graceful shutdown delay. The bash script `router.bash` in this folder stands in for what the
-router does to HAProxy.
+The router process does not run. That process would watch an API server and admit Routes (`lab.targets.local` does this
+instead). It would have metrics, and it would not be ready during its graceful shutdown delay. The bash script `router.bash` in
+this folder starts and reloads HAProxy in place of the router process.
 
 The configuration and its maps have the shape that OKD's router gives them. They are written for HAProxy 2.6 and later, from
 the facts of openshift/router's haproxy-config.template:
 
 - Hosts are looked up in maps of regular expressions, one after the other, which is why the number of routes matters.
-- Port 443 is a TCP frontend that reads the SNI. Passthrough goes to the backend as it is. The rest goes over a unix socket
-  with PROXY protocol to frontends that end TLS and begin HTTP.
-- Re-encrypt opens TLS again to the backend, whose certificate it verifies.
+- Port 443 is a TCP frontend that reads the SNI. Connections of passthrough routes go to the backend unchanged. All others go
+  over a unix socket with PROXY protocol to frontends that end TLS and begin HTTP.
+- A re-encrypt route opens a new TLS connection to the backend, whose certificate is verified.
 - There is one backend per route, with health checks only where the route has several endpoints.
 
 Three things differ: there is no `daemon` (the script runs HAProxy) and no statistics page, and HAProxy serves the health port,
-which belongs to the router process otherwise.
+which the router process would serve.
 
 The target `apiserver` runs the router itself, with its Go process, template and HAProxy, if you name the files of its image
-(LAB_IMAGES: `haproxy-router: …`). Its source is in no package registry, and the lab does not fetch the image unless you name
-it. We have never run it on that target.
+(LAB_IMAGES: `haproxy-router: …`). The router's source is in no package registry, and the lab fetches the image only if you name
+it. We have never run the router on that target.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ TIMES = {
     "timeout http-keep-alive": ("ROUTER_SLOWLORIS_HTTP_KEEPALIVE", "300s"),
     "timeout tunnel": ("ROUTER_DEFAULT_TUNNEL_TIMEOUT", "1h"),
 }
-"""The timeouts of the section `defaults`: directive → the variable that sets it, and the router's own value.
+"""The timeouts of the section `defaults`: directive → (the environment variable that sets it, the router's own default).
 
-The values are those of haproxy-config.template.
+The defaults are those of haproxy-config.template.
 """
 OPTIONS = {
     "option dontlognull": "ROUTER_DONT_LOG_NULL",
@@ -150,7 +150,7 @@ VARIABLES: Mapping[str, tuple[Form, str | None]] = {
 }
 """The environment variables that the lab honours: name → (form of the value, the router's own default).
 
-Except where any text is allowed, an empty value also means the default. If the default is None, the variable must be there. A
+An empty value also means the default, except where any text is allowed. If the default is None, the variable is required. A
 form without a description allows only its own text.
 """
 
@@ -164,7 +164,7 @@ class RouterBackend:
 
     @property
     def name(self) -> str:
-        """The name of the HAProxy backend for an OpenShift Route, in the form that OKD's router uses (`be_http:NAMESPACE:NAME`)."""
+        """The name of the HAProxy backend for an OpenShift Route, as OKD's router would name it (`be_http:NAMESPACE:NAME`)."""
         prefix = {"none": "be_http", "edge": "be_edge_http", "reencrypt": "be_secure", "passthrough": "be_tcp"}
         return f"{prefix[self.route.tls]}:{self.route.namespace}:{self.route.name}"
 
@@ -244,8 +244,8 @@ def realise(context: Context) -> Realisation:
 def _read_variables(place: str, env: Mapping[str, str]) -> dict[str, str]:
     """Return the value of every environment variable of OKD's router that the lab knows (`VARIABLES`): name → value.
 
-    A variable that the container does not set gets the router's own default. So does one with an empty value, unless the variable
-    may have any text.
+    A variable that the container does not set gets the router's own default. An empty value is replaced by the default, too,
+    except for variables that may have any text.
 
     Args:
         place: the place of the environment, for error messages.
@@ -369,23 +369,23 @@ def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) ->
 
 
 def _render_map(lines: Iterable[str]) -> str:
-    """Return the text of a HAProxy map file, whose lines are a regular expression and a value each.
+    """Return the text of a HAProxy map file; each line has a regular expression for requests and a value.
 
-    The lines are sorted in reverse alphabetical order. So a longer path comes before a path that is its beginning.
+    The lines are sorted in reverse alphabetical order. So `/a/b` comes before `/a`, which would match the same requests.
     """
     return "".join(f"{line}\n" for line in sorted(lines, reverse=True))
 
 
 def _match_route(route: HostRoute) -> str:
-    """Return the regular expression for the requests that belong to a route.
+    """Return the regular expression by which HAProxy recognizes the requests that belong to an OpenShift Route.
 
-    It matches `HOST[:PORT]PATH`, and all paths below that path.
+    The expression matches `HOST[:PORT]PATH`, and all paths below that path.
     """
     return rf"^{_escape(route.host)}\.?(:[0-9]+)?{_escape(route.path)}(/.*)?$"
 
 
 def _escape(text: str) -> str:
-    """Escape a text for a regular expression as Go's QuoteMeta does.
+    """Escape a text for a regular expression as the Go function regexp.QuoteMeta does, which OKD's router uses.
 
     In contrast to `re.escape`, there is no backslash before `-`.
     """
@@ -429,7 +429,7 @@ def reload_interval_s(place: str, text: str) -> int:
         text: the duration.
 
     Raises:
-        UsageError: for anything but 1 to 120 whole seconds; OKD allows no other value.
+        UsageError: when the duration is not 1 to 120 whole seconds; OKD allows no other value.
 
     """
     seconds = _parse_seconds(place, text)
@@ -446,7 +446,7 @@ def _parse_seconds(place: str, text: str) -> float:
 
 
 def syslog_ports(objects: Objects) -> set[int]:
-    """Return the ports of the node to which the OKD routers among these objects send their log (by the syslog protocol)."""
+    """Return the numbers of the node's ports to which the OKD routers of a variant send their log by the syslog protocol."""
     containers = (container for pod in objects.pods for container in pod.containers)
     routers = (item for item in containers if is_repository_of(IMAGE, item.repository))
     addresses = (router.env.get("ROUTER_SYSLOG_ADDRESS", "") for router in routers)

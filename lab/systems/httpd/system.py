@@ -1,13 +1,15 @@
-"""Apache httpd itself, as its image configures it, with mod_proxy in front of the backends of Gateway API's objects.
+"""Apache httpd itself, whose module mod_proxy forwards requests to backends as Gateway API's objects demand.
 
     ConfigMap/httpd: server.MaxKeepAliveRequests: "0", host.ProxyTimeout: "30", member.ttl: "60"
 
-A key is a section and a directive of httpd's own. The section `host` is for each virtual host that serves the load, and
-`member` for each BalancerMember, which has parameters. An empty value removes a default that the lab writes.
+A key is the name of a section and a directive of httpd's configuration. The section `host` is for each virtual host that
+serves the load. The section `member` has the parameters of each BalancerMember. An empty value removes a default that the lab
+writes.
 
-The program is the httpd on PATH, else Debian's package, which is unpacked when a variant first runs it. A second certificate
-on one port is refused, and so are changes of headers. The modules of the image that serve files and log in users are left out,
-because no request reaches them. The modules for TLS are loaded where a certificate or a setting needs them.
+The program is the httpd on PATH, or else Debian's package, which is unpacked when a variant first runs it. A second certificate
+on one port is refused, and so are changes of headers. The configuration is that of httpd's image, without the modules that
+serve files and log in users, because no request reaches them. The modules for TLS are loaded if a certificate or a setting
+needs them.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "host": {"ProxyPreserveHost": "On"},
     "member": {},
 }
-"""Section → directive → arguments: those that the image's own file sets, and ProxyPreserveHost.
+"""Section → directive → arguments: the directives that the image's own file sets, and ProxyPreserveHost.
 
 Gateway API demands that the host of a request is preserved.
 """
@@ -176,7 +178,7 @@ def _locate_file(secret: str, end: str) -> str:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes httpd load a changed configuration: a graceful restart."""
+    """Return the handle by which the lab makes httpd load a changed configuration, by a graceful restart."""
 
     def served(files: Mapping[str, str]) -> bool:
         marks = re.findall(rf"{MARK} (\w+)", files[CONFIG])

@@ -1,1 +1,1 @@
-"""ingress-nginx: the keys of its ConfigMap, the nginx.conf that they result in, and the controller itself."""
+"""ingress-nginx: the keys of its ConfigMap, the nginx.conf that results from these keys, and the controller itself."""

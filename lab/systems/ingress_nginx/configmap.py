@@ -1,6 +1,6 @@
-"""The keys of the ingress-nginx ConfigMap, with the defaults of 1.15.1 and the directives that they become.
+"""The keys of the ingress-nginx ConfigMap, with their defaults in release 1.15.1 and the directives of nginx that they become.
 
-They come from the table `configmap.tsv` in this folder, such as the line
+The keys come from the table `configmap.tsv` in this folder. A line of it is, for example,
 
     keep-alive  int  http  75  keepalive_timeout {}s     →  in the block http: keepalive_timeout 75s;
 
@@ -8,13 +8,13 @@ Source of names, kinds and defaults: kubernetes/ingress-nginx at controller-v1.1
 internal/ingress/controller/config/config.go and template/configmap.go. The column `where`:
 
     main, events, http, location, upstream     the block that has the key's directive, in which `{}` stands for the value
-    written        the template composes the directives of the key, from what a stock nginx has
-    idle           the key has no meaning for what the lab sends, in the real controller too
-    controller     only the real controller realises the key, by its own logic, Lua or modules: `--target apiserver` measures it, only its default is accepted here
+    written        the template `nginx.conf.j2` composes the directives of the key
+    idle           the key has no effect on the requests that the lab sends, in the real controller too
+    controller     only the real controller applies the key, by its own logic, Lua or modules: `--target apiserver` measures it, only its default is accepted here
 
-The column `tags`: `optional` means that an empty value leaves the directive out, `tls` that only a load over TLS can show the
-key's effect, and `behind` that only a load behind a load balancer can. `decode_settings` refuses anything else in a manifest, where
-the real controller would report nothing. The controller decodes a value (`decode`) by the rules of Go:
+The column `tags`: `optional` means that an empty value leaves the directive out. `tls` means that only a load over TLS can show
+the key's effect, and `behind` that only a load behind a load balancer can. `decode_settings` refuses a wrong key or value in a
+manifest, which the real controller would accept silently. The controller decodes a value (`decode`) by the rules of Go:
 
     int    0x3C → 60, 0o74 → 60, 1_000 → 1000, -1 → -1, "" → 0; 1e2 and "75s" → the default stays, and a warning is logged
     bool   True → true, 0 → false, "" → false; yes, on → the default stays
@@ -22,7 +22,7 @@ the real controller would report nothing. The controller decodes a value (`decod
 
 Source: github.com/mitchellh/mapstructure v1.5.0 with WeaklyTypedInput (decodeInt, decodeBool), Go's strconv and time,
 template/configmap.go (lists, codes) and template.go (isValidByteSize). The tests compare the rules with answers of the
-controller's own decoder. What only nginx refuses is left to nginx.
+controller's own decoder. Values that only nginx would refuse are not refused here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Decoded:
 
     Attributes:
         value: the value, as text.
-        remark: a message, if the controller reads something else than the text says; otherwise empty.
-        kept: whether the text does not fit the key's type, so that the controller keeps the key's default.
+        remark: a message, if the controller reads another value than the text suggests; otherwise empty.
+        kept: True if the text does not fit the key's type, so that the controller keeps the key's default.
 
     """
 
@@ -84,25 +84,26 @@ def _parse_bool(text: str) -> str | None:
 
 
 def split_list(text: str) -> list[str]:
-    """Split a text at commas as the ingress-nginx controller does.
+    """Split a text at commas as the ingress-nginx controller does, and remove the blanks around each item.
 
-    Empty items are dropped first, and then the blanks around the other items. So `a, ,b` becomes `a`, an empty text, and `b`.
+    Items without any character are dropped before the blanks are removed. So `a,,b` becomes `a` and `b`, but `a, ,b` becomes
+    `a`, an empty text, and `b`.
     """
     return [item.strip() for item in text.split(",") if item]
 
 
 def codes(text: str) -> list[int]:
-    """Return the status codes in the value of the key custom-http-errors that the controller accepts.
+    """Return the status codes in a list such as `404,503`, as the ingress-nginx controller reads its key custom-http-errors.
 
-    These are the whole numbers from 300 to 599; other items of the list are ignored.
+    Only whole numbers from 300 to 599 are returned; other items of the list are ignored.
     """
     return [number for item in split_list(text) if (number := _atoi(item)) is not None and 299 < number < 600]
 
 
 def _atoi(text: str) -> int | None:
-    """Parse a decimal integer; return None for any other text.
+    """Parse a decimal integer of at most 19 digits (without leading zeros); return None for any other text.
 
-    More than 19 digits (without leading zeros) are refused, too, because the controller stores the number in 64 bits.
+    The controller stores the number in 64 bits, which limits the number of digits.
     """
     digits = text.lstrip("+-").lstrip("0")
     if not re.fullmatch(r"[+-]?[0-9]+", text) or len(digits) > _LONGEST:
@@ -136,10 +137,10 @@ WRITTEN = ("format", "directives")
 
 
 def join_words(kind: str, texts: Sequence[str]) -> str:
-    """Join several words into one value of a ConfigMap key, with the separator of the key's kind.
+    """Join several words into one value of a ConfigMap key, with the separator for values of the key's kind.
 
     Args:
-        kind: the kind of the key's values, such as `list`, whose separator is a comma. Most kinds are separated by blanks.
+        kind: the kind of the key's values. The kind `list`, for example, needs commas, and most kinds need blanks.
         texts: the words.
 
     """
@@ -240,7 +241,7 @@ REALISED = tuple(key for key in KEYS.values() if key.name not in IDLE | FOREIGN)
 
 
 def look_up(name: str, text: str) -> tuple[IngressNginxKey, Decoded]:
-    """Return the key with this name, and the value that the controller reads from a text in the ConfigMap.
+    """Return a ConfigMap key of ingress-nginx by its name, and the value that the controller reads from the key's text.
 
     Args:
         name: the name of an existing key.
@@ -262,7 +263,7 @@ def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
 
     Raises:
         UsageError: for a key that does not exist, a text that does not fit its key's kind, or a key that only the real controller
-            applies, unless its value is the default. The error lists all such keys.
+            applies and whose value differs from the default. The error lists all such keys.
 
     """
     values = {key.name: key.default for key in REALISED}
@@ -292,7 +293,7 @@ def decode_settings(place: str, data: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_lines(values: Mapping[str, str], block: Where) -> list[str]:
-    """Return the lines of one block of nginx.conf for those keys whose directive is in the table `configmap.tsv`.
+    """Return the lines of one block of nginx.conf that result from ConfigMap keys with a directive in `configmap.tsv`.
 
     Args:
         values: name of a key → value, for all keys that the lab applies.

@@ -1,9 +1,9 @@
-"""The counterparts of names that people write into an ingress-nginx ConfigMap although these are no keys of it.
+"""The right keys for wrong names that people write into an ingress-nginx ConfigMap.
 
-A counterpart is the key that has the intended effect. The names and counterparts come from one table that a person can
-check, `counterparts.tsv` in this folder: nginx's own directives, misspelt keys, keys of F5's controller and of older
-ingress-nginx, and annotations. For any other name that is no annotation, the most similar keys are proposed. The module
-reads the table, and does no other I/O.
+The right key, or counterpart, is the key of the ConfigMap that has the intended effect. The names and their counterparts are
+in the table `counterparts.tsv` of this folder: directives of nginx, misspelt keys, keys of F5's controller and of older
+ingress-nginx, and annotations. For a name that is neither in the table nor an annotation, the most similar keys are proposed.
+The module reads the table, and does no other I/O.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Counterpart:
     remark: str
 
     def text(self, name: str) -> str:
-        """Describe in words which keys of ingress-nginx to use instead of a name, according to this line of the table.
+        """Return in words which keys of ingress-nginx to use instead of a wrong name, such as `you mean keep-alive`.
 
         Args:
-            name: the name, which this line matches.
+            name: the wrong name, which this line of the table matches.
 
         """
         template = (_WITH_KEYS if self.keys else _WITHOUT_KEY)[self.dialect]
@@ -78,9 +78,8 @@ class Counterpart:
 def counterparts() -> tuple[Counterpart, ...]:
     """Return the lines of the table `counterparts.tsv`, in the table's order.
 
-    A line has a name that people write into ingress-nginx's ConfigMap although it is no key, such as a directive of
-    nginx. It also has the keys that have the intended effect, if there are any. If a name matches several lines, the
-    first one applies whose dialect fits the question.
+    A line has a name that people write into ingress-nginx's ConfigMap although it is no key, such as a directive of nginx. The
+    line also has the keys with the intended effect, if such keys exist.
     """
     with TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", restval=""))
@@ -96,10 +95,10 @@ def counterparts() -> tuple[Counterpart, ...]:
 
 
 def explain_name(name: str, text: str = "") -> str:
-    """Explain in words what a user probably meant by a name in ingress-nginx's ConfigMap that is no key.
+    """Return in words which key a user probably meant by a wrong name in ingress-nginx's ConfigMap.
 
     Args:
-        name: the name.
+        name: the wrong name.
         text: the value of that name in the ConfigMap.
 
     """
@@ -125,8 +124,8 @@ def find_key(name: str) -> str:
         name: the name of the directive.
 
     Returns:
-        The key, or several joined by `and`. `none (REASON)` if the table has the directive without a key, and `a snippet` if the
-        table does not have the directive.
+        The key, or several keys joined by `and`. `none (REASON)` if the table has the directive without a key, and `a snippet` if
+        the table does not have the directive.
 
     """
     plain = _normalize(name)
@@ -145,8 +144,8 @@ def directives_led(text: str) -> str | None:
         text: the text.
 
     Returns:
-        `directive → key; …` for all directives in the text, without those that open a block (such as `server`). The result is
-        empty if there are only such. It is None if the text is not in nginx's language.
+        `directive → key; …` for all directives in the text, except directives that open a block (such as `server`). The result is
+        empty if the text has no other directives, and None if the text is not in nginx's language.
 
     """
     plain = _COMMENT.sub("", text).strip()
@@ -159,9 +158,9 @@ def directives_led(text: str) -> str | None:
 
 
 def is_f5(names: Collection[str]) -> bool:
-    """Return whether a ConfigMap was written for F5's NGINX Ingress Controller, and not for ingress-nginx.
+    """Return whether a ConfigMap was written for F5's NGINX Ingress Controller instead of ingress-nginx.
 
-    That is so if all its keys are keys of F5's controller, and at least one of them is no key of ingress-nginx.
+    The result is True if all keys are keys of F5's controller, and at least one of them is no key of ingress-nginx.
 
     Args:
         names: the keys in the ConfigMap.
@@ -174,7 +173,7 @@ def is_f5(names: Collection[str]) -> bool:
 
 
 def f5_text(name: str) -> str:
-    """Return `NAME → KEYS` for a key of F5's controller: the ingress-nginx keys that have its effect, or `none`."""
+    """Return the text `NAME → KEYS` for a key of F5's controller; KEYS are the ingress-nginx keys with its effect, or `none`."""
     row = next(row for row in counterparts() if row.dialect == F5 and fnmatchcase(name, row.name))
     return f"{name} → {' and '.join(row.keys) or 'none'}"
 

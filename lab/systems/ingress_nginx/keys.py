@@ -1,9 +1,9 @@
 """The effects of ingress-nginx ConfigMap keys: the directives that they change, and whether nginx accepts them.
 
-The effects are rendered and not guessed: nginx.conf is rendered with the keys and without them, for a variant (the shipped
-baseline, or the one over TLS). Some values depend on the machine (CPUs, open files, addresses). So nginx.conf is rendered for
-two machines that do not exist, and lines that differ between these two are not checked. Keys that only the real controller
-realises are not rendered (`needs_controller`).
+The effects are found by a comparison: nginx.conf is rendered with the keys and without them, for a variant (the shipped
+baseline, or the baseline over TLS). Some values depend on the machine (CPUs, open files, addresses). So nginx.conf is rendered
+for two machines that do not exist, and lines that differ between these two are not checked. Keys that only the real controller
+applies are not rendered (`needs_controller`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNLIKELY = ((1013, 100_003), (1019, 100_019))
 """The (CPUs, open files) of two machines that do not exist."""
 
 _LISTS = {"map", "geo", "types", "split_clients"}
-"""The blocks that hold no directives; only a map's paths and patterns are read back from them."""
+"""The blocks of nginx.conf that contain no directives; of these blocks, only a map's paths and patterns can be read back."""
 _LOADED_SERVER = re.compile(r"http/server\[(?!_\])")
 """The form of a place inside an nginx server from which the lab's loads request pages."""
 _NAMELESS_SERVER = re.compile(r"http/server(?!\[)")
@@ -60,10 +60,10 @@ class DirectiveChanges:
     """The differences between two versions of nginx.conf, one before and one after a change of ConfigMap keys.
 
     Attributes:
-        anywhere: the changes, without regard to the single block: (kind of block such as `http/server`, directive) →
-            all arguments that the directive has in blocks of this kind after the change, or `absent`.
+        anywhere: the changes, summed up by kind of block: (kind of block such as `http/server`, directive) → all arguments that
+            the directive has in blocks of this kind after the change, or `absent`.
         somewhere: the changes in single blocks: (kind of block, block, directive, arguments) → number of occurrences
-            after the change. A change that `anywhere` shows is left out.
+            after the change. Normally, a change that `anywhere` shows is left out.
         within: the blocks that existed before the change.
 
     """
@@ -79,7 +79,7 @@ class InspectedKey:
 
     Attributes:
         value: the value, as text.
-        remark: a message, if the controller reads something else than the ConfigMap's text says; otherwise empty.
+        remark: a message, if the controller reads another value than the ConfigMap's text suggests; otherwise empty.
         idle: the reason why the key has no effect that can be measured; empty if it has such an effect.
         kind: the kind of that reason. `invalid`: the text does not fit the key. `default`: the value is the default. `unseen`: no
             load of the lab shows the effect. `read`: there is no such reason, and the key has an effect.
@@ -93,14 +93,14 @@ class InspectedKey:
 
 
 def needs_controller(name: str, text: str) -> bool:
-    """Return whether a ConfigMap key takes effect only in the real ingress-nginx controller, and not in the lab's plain nginx.
+    """Return whether a ConfigMap key has an effect in the real ingress-nginx controller, but none in the lab's plain nginx.
 
     Such a key needs the controller's own logic, its Lua code, or nginx modules of the controller's image.
 
     Args:
         name: the name of the key.
-        text: the value of the key. It matters only for a key whose name ends in `-snippet`. The value is then nginx's own
-            language, and may use directives of Lua or of such a module.
+        text: the value of the key. It is used only for a key whose name ends in `-snippet`. Such a value is a piece of
+            nginx.conf, and may have directives of Lua or of such a module.
 
     """
     return name in FOREIGN or (name.endswith("-snippet") and bool(_OF_MODULES.search(text)))
@@ -133,7 +133,7 @@ def inspect_key(name: str, text: str) -> InspectedKey:
 
 
 def refusal(data: Mapping[str, str], variant: str = "ingress-nginx") -> str:
-    """Return why nginx refuses the configuration that results from ConfigMap keys; empty if it accepts the configuration.
+    """Return the reason why nginx refuses the configuration that results from ConfigMap keys; empty if nginx accepts it.
 
     The reason is in nginx's own words. If nginx accepts the configuration but the lab cannot parse it, the text begins with
     `UNREAD`.
@@ -170,10 +170,10 @@ def differs(before: Mapping[str, str], after: Mapping[str, str], variant: str = 
 def find_answering_directive(
     before: Mapping[str, str], after: Mapping[str, str], variant: str = "ingress-nginx"
 ) -> str:
-    """Return a directive by which nginx itself answers requests of the load, so that they never reach the backend.
+    """Return a directive by which nginx itself would answer the load's requests after a change of ConfigMap keys.
 
-    The directive is a `return` or a `deny` that the change of ConfigMap keys adds to a block which existed before. With
-    such a directive, the load would not measure the way through the proxy to the backend.
+    The directive is a `return` or a `deny` that the change adds to a block which existed before. With such a directive, the
+    requests would never reach the backend, so that a measurement would be useless.
 
     Args:
         before: key → value, before the change.
@@ -260,7 +260,7 @@ def _compare(
         after: key → value, after the change.
         variant: the variant (a configuration of the system) whose ConfigMap has the keys.
         machine: (number of CPUs, limit of open files) of the machine for which nginx.conf is rendered.
-        every: whether `somewhere` of the result also includes those changes in single blocks that `anywhere` shows.
+        every: whether `somewhere` of the result also includes the changes in single blocks that `anywhere` shows.
 
     """
     old, new = (_count_directives(side, variant, machine) for side in (before, after))

@@ -1,16 +1,17 @@
 """The ingress-nginx controller as a stock nginx with the same directives: *directive-equivalent, not the controller*.
 
-The following is missing:
+These parts of the controller are missing:
 
 - Lua: the balancer's choice of endpoints, and its log phase
-- headers-more: the Server header stays
-- the controller process; `lab.systems.nginx.control` stands in for its queue and its reloads
+- the nginx module headers-more, so the Server header is not removed
+- the controller process; `lab.systems.nginx.control` imitates its queue and its reloads
 - a certificate for hosts that have none; port 443 refuses their handshakes
 
-The template `nginx.conf.j2` makes nginx.conf from settings and routes. It states upstream keep-alive in both directions, because
-versions of nginx differ in the default. `backlog=` is the pod's net.core.somaxconn when the file is written, like the
-controller does it (511 below 512: internal/ingress/controller/util.go). `worker-processes: auto` is the CPU limit, rounded up,
-even beyond the CPUs (quota / period, pkg/util/runtime/cpu_linux.go); without a limit it is the CPUs that nginx may use.
+The template `nginx.conf.j2` makes nginx.conf from settings and routes. It sets upstream keep-alive on or off explicitly, because
+versions of nginx differ in the default. `backlog=` is the pod's net.core.somaxconn at the time when the file is written, as in
+the controller (511 if it is below 512: internal/ingress/controller/util.go). `worker-processes: auto` means the CPU limit,
+rounded up, even beyond the number of CPUs (quota / period, pkg/util/runtime/cpu_linux.go). Without a limit, it means the number
+of CPUs that nginx may use.
 """
 
 from __future__ import annotations
@@ -118,9 +119,9 @@ def ignored(log: Iterable[str]) -> list[str]:
 
 
 def complaints(log: Iterable[str]) -> list[str]:
-    """Return the reasons in the controller's log why the controller does not serve.
+    """Return the error messages in the controller's log that explain why the controller does not serve, each once.
 
-    If there are lines by which Go or nginx report that they end, these are returned. Otherwise all errors are returned.
+    If Go or nginx report in the log that they end, only these messages are returned. Otherwise all errors are returned.
 
     Args:
         log: the lines of the log.
@@ -155,9 +156,9 @@ def _parse_log(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
 
 CHECKER = ("nginx", "-t", "-q", "-c", CONFIG)
 LOOKS_EVERY_S = 1.0
-"""The seconds between the controller's looks whether its nginx has quit, when the controller has to end.
+"""The seconds between two checks by the controller whether its nginx has quit, when the controller has to end.
 
-After nginx has quit, the controller waits further. The source is NGINXController.Stop.
+After nginx has quit, the controller waits for a further time. The source is NGINXController.Stop.
 """
 
 # Leader election, the API server and metrics concern the controller process only.
@@ -241,8 +242,8 @@ def _locate_certificate(secret: str) -> str:
 def workers_of(values: Mapping[str, str], context: Context) -> str:
     """Return the number of worker processes as text, for the directive `worker_processes`.
 
-    For the value `auto`, it is the number that the real controller would choose. Any other value is returned as it is, even if it
-    is no number.
+    For the value `auto`, it is the number that the real controller would choose. Any other value of the ConfigMap key is returned
+    unchanged, even if it is no number.
 
     Args:
         values: name of a ConfigMap key → value, for all keys that the lab applies.
@@ -392,7 +393,7 @@ def _convert_pre_stop(container: Container) -> tuple[str, ...] | None:
 def control(process: ContainerProcess) -> Control:
     """Return the handle by which the lab makes the nginx of ingress-nginx load changes.
 
-    The controller's argument --sync-rate-limit limits how often nginx loads changes.
+    The controller's argument --sync-rate-limit (0.3 by default) is the maximum number of loads per second.
     """
     return NginxControl(process, CONFIG, float(_read_arguments(process.container).get(_RATE, "0.3")))
 
@@ -401,7 +402,7 @@ def _read_arguments(container: Container) -> Mapping[str, str]:
     """Parse the arguments of the ingress-nginx controller into name → value.
 
     Raises:
-        UsageError: for an argument that the lab does not understand, or a value that is not the rate or time it should be.
+        UsageError: for an argument that the lab does not understand, or an invalid value of a rate or time.
 
     """
     values, place = parse_arguments(container, container.args[1:], _HONOURED, _WAIVED), f"{container.place}.args"

@@ -1,11 +1,11 @@
-"""lighttpd itself, with mod_proxy in front of the backends that Gateway API's objects lead to.
+"""lighttpd itself, whose module mod_proxy forwards requests to backends as Gateway API's objects demand.
 
     ConfigMap/lighttpd: server.max-keep-alive-requests: "0", proxy.balance: '"round-robin"', accesslog.filename: '"/dev/stdout"'
 
-A key is one of lighttpd's own configuration. Its value is written as in that configuration, with texts in quotes.
-The program is the lighttpd on PATH, else Debian's package, which is unpacked when a variant first runs it. mod_proxy opens a
-connection for every request. Certificates (the module for TLS is a separate package) and changes of headers are refused. So is
-more than one worker, because each worker's pages show only its own counts.
+A key is a directive of lighttpd's own configuration. Its value is written as in that configuration, with texts in quotes.
+The program is the lighttpd on PATH, or else Debian's package, which is unpacked when a variant first runs it. mod_proxy opens a
+connection for every request. Certificates (the module for TLS is a separate package) and changes of headers are refused. More
+than one worker is refused, too, because each worker's pages show only its own counts.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def _chain(cases: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
 def _match_host(host: str) -> str:
     """Return the condition by which lighttpd's configuration selects the requests for a host; empty for any host (`*`).
 
-    lighttpd ignores the port in a request's Host header when it compares a full name, but not when it matches a regular
-    expression. So the condition for a wildcard (`*.example.test`) allows a port.
+    The condition for `a.test` is `$HTTP["host"] == "a.test"`. For a wildcard such as `*.a.test` it is a regular expression that
+    allows a port in the Host header. lighttpd ignores the port only when it compares full names.
     """
     fits = f"=~ {_quote(f'^.+{re.escape(host[1:])}(:[0-9]+)?$')}" if host.startswith("*.") else f"== {_quote(host)}"
     return "" if host == ANY else f'$HTTP["host"] {fits}'
@@ -167,10 +167,10 @@ def _quote(text: str) -> str:
 
 
 def control(process: ContainerProcess) -> WatchedFiles:
-    """Return the handle by which the lab makes lighttpd load a changed configuration: a graceful restart.
+    """Return the handle by which the lab makes lighttpd load a changed configuration, by a graceful restart.
 
     The restart happens in the same process, after the requests in flight have ended. But lighttpd 1.4.64 and later cuts
-    those that take longer than 8 s, its default of `server.graceful-shutdown-timeout`.
+    requests that take longer than 8 s, the default of its directive `server.graceful-shutdown-timeout`.
     """
 
     def served(files: Mapping[str, str]) -> bool:
@@ -180,7 +180,7 @@ def control(process: ContainerProcess) -> WatchedFiles:
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count the processes of lighttpd in a list of processes.
+    """Return the number of lighttpd's processes in a list of processes.
 
     Args:
         processes: pairs (number of threads, command line).

@@ -1,1 +1,1 @@
-"""The readers of a variant's manifests, whose objects systems are configured from and the local targets start."""
+"""The readers of a variant's Kubernetes manifests: they return the objects that configure proxies, and the pods to start."""

@@ -1,4 +1,4 @@
-"""The issuer of certificates at run time, and a reader of certificates that a TLS connection presents.
+"""The issuer of TLS certificates for Secrets that request one, and a reader of certificates that a TLS server presents.
 
 A Secret requests a certificate by two annotations:
 
@@ -6,8 +6,8 @@ A Secret requests a certificate by two annotations:
       lab/certificate: "*.apps.lab.test"     the names it is issued for, separated by commas; the first is its common name
       lab/key: rsa-2048                      or ecdsa-256, ecdsa-384
 
-One authority per process issues all certificates, each only once, because an RSA key takes tenths of a second. Nothing is
-stored on disk.
+Each process of the lab has one authority that issues all certificates. Each certificate is issued only once, because making an
+RSA key takes tenths of a second. Nothing is stored on disk.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEYS: Mapping[str, Callable[[], Private]] = {
 
 @dataclass(frozen=True, slots=True)
 class CertificateRequest:
-    """The certificate that the annotations of a Secret ask the lab to issue.
+    """The certificate that the annotations of a Secret request from the lab.
 
     Attributes:
         names: the host names or IP addresses that the certificate is for; the first one is its common name.
@@ -93,13 +93,13 @@ def issue(request: CertificateRequest) -> Mapping[str, str]:
 
 
 def describe_certificate(der: bytes) -> dict[str, str]:
-    """Describe a certificate that a TLS server has presented.
+    """Return the key type and the common name of a certificate that a TLS server has presented.
 
     Args:
         der: the certificate in DER form.
 
     Returns:
-        `key` → the type of its key (such as `RSA 2048`), `subject` → its common name.
+        `key` → the type of the certificate's key (such as `RSA 2048`), `subject` → the certificate's common name.
 
     Raises:
         ValueError: when the bytes are no certificate.
@@ -117,10 +117,10 @@ def describe_certificate(der: bytes) -> dict[str, str]:
 
 
 def subject(certificate: x509.Certificate | str) -> str:
-    """Return the common name of a certificate; empty if it has none.
+    """Return the common name of a certificate; empty if the certificate has no common name.
 
     Args:
-        certificate: the certificate, or a PEM text, of which the first certificate counts.
+        certificate: the certificate, or a text in PEM form, whose first certificate is used.
 
     Raises:
         ValueError: when the text contains no certificate.

@@ -1,6 +1,6 @@
-"""The reader of a Deployment: the pods that it requests, and how it replaces them.
+"""The reader of a Deployment's manifest: it returns the Deployment's pods, and the way in which they are replaced.
 
-A field that is neither honoured nor waived here is an error. The module does no I/O.
+Each field of the manifest is used, or explicitly ignored, or raises an error. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Deployment:
     strategy: Strategy
 
     def pod(self, number: int) -> Pod:
-        """Return the Deployment's pod with a certain number, named `DEPLOYMENT-NUMBER`.
+        """Return the Deployment's pod with a certain number (from 0), named `DEPLOYMENT-NUMBER`.
 
-        References to the pod's name and namespace in its environment, commands and arguments are resolved.
+        References to the pod's name and namespace in its environment, commands and arguments are replaced by the values.
         """
         name = f"{self.name}-{number}"
         references = {f"{_REF}metadata.name": name, f"{_REF}metadata.namespace": self.template.namespace}
@@ -91,7 +91,7 @@ def read_deployment(place: str, raw: Mapping[str, Any], role_label: str) -> Depl
 
 
 SHARES_CPUS = "lab/workers-share-cpus"
-"""The annotation that allows a pod (`true`) more workers than CPUs, for variants that measure what these cost."""
+"""The annotation that allows a pod (`true`) more workers than CPUs, for variants that measure the cost of these workers."""
 NODE = {"kubernetes.io/os": "linux"}
 """The labels of the single node."""
 RESOURCES = ("cpu", "memory", "ephemeral-storage")

@@ -1,7 +1,7 @@
-"""A reader of an object's fields that lets no field be ignored silently.
+"""A reader of the fields in a manifest that raises an error for each field which the lab does not know.
 
-A field is either taken (the lab honours it), waived (it has no meaning on this target, and the reader states that by
-waiving it), or an error that names it. The reader does not guess: a value of the wrong type is an error, too.
+The caller either reads a field (the lab uses its value), or waives it (ignores it explicitly, because the field has no meaning
+on this target). Any other field in the manifest raises an error that names the field. So does a value of the wrong type.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of one mapping in a manifest; a context manager that refuses fields which nobody has read.
+    """The fields of one mapping in a manifest; a context manager that checks that every field was read.
 
     Each field must be read, or explicitly ignored with `waive`. When the `with` block ends without an exception, any other field
-    raises UsageError. So the lab never ignores a field silently.
+    raises UsageError. So the lab reports every field that it does not support.
 
     Attributes:
         place: the place of the mapping in the manifest, such as `Deployment/proxy: spec.template`.
@@ -118,13 +118,13 @@ class Fields:
         return Fields(self.at(name), self.take(name, dict[str, Any]()))
 
     def has(self, name: str) -> bool:
-        """Return whether the manifest has a field that is not null and has not been read yet."""
+        """Return whether the mapping has a field with this name; False if the field is null or was already read."""
         return self._unread.get(name) is not None
 
     def each(self, name: str, key: str = "name") -> Iterator[Fields]:
-        """Yield the fields of each mapping in a list.
+        """Yield each mapping in a list of mappings, as `Fields`, and mark the list as read.
 
-        When the next mapping is requested, a field of the previous one that was neither read nor ignored raises UsageError.
+        When the caller requests the next mapping, UsageError is raised if the previous mapping has an unread field.
 
         Args:
             name: the field that contains the list; a missing list counts as an empty one.
@@ -137,16 +137,16 @@ class Fields:
                 yield fields
 
     def waive(self, *names: str) -> None:
-        """Ignore fields that have no meaning on this target: mark them as read without using their values."""
+        """Mark fields as read without using their values, because these fields have no meaning on this target."""
         for name in names:
             self.any(name)
 
 
 @contextmanager
 def open_spec(place: str, raw: object, *waived: str) -> Iterator[Fields]:
-    """Open the `spec` of a Kubernetes object as a context manager that yields its fields.
+    """Yield the fields of a Kubernetes object's `spec`, and check at the end of the `with` block that every field was read.
 
-    When the `with` block ends, a field that was neither read nor ignored with `waive` raises UsageError.
+    An unread field raises UsageError. A field that was ignored with `waive` counts as read.
 
     Args:
         place: the object, for error messages.

@@ -4,13 +4,13 @@
     HTTPRoute: hostnames: [bench.lab.test], rules: [{backendRefs: [{name: backend, port: 80}]}]
         →  [ServedPort(80, {"bench.lab.test": (Entry(Match("PathPrefix", "/"), RouteRule(…, ServicePort("backend", 80))),)})]
 
-The result is the same for every proxy: each system writes its own configuration from `list_served_ports`, and refuses what it cannot
-write by `RouteRule.refuse`.
+The result is the same for every proxy: each system writes its own configuration from `list_served_ports`. It refuses a route
+that its configuration cannot express with `RouteRule.refuse`.
 
 - A route: its hosts, exact paths and prefixes, one Service, the request headers that it sets, and its timeout are read.
 - A Gateway: one listener for each port is read, for every host.
-- Every other field is refused by name: hosts of listeners, other matches, several Services, rewrites, redirects, mirrors,
-  other namespaces. So is a host, path or port that the API's own schema would not admit.
+- Every other field raises an error that names the field: hosts of listeners, other matches, several Services, rewrites,
+  redirects, mirrors, other namespaces. A host, path or port that the API's own schema would not admit is an error, too.
 
 The module does no I/O.
 """
@@ -28,7 +28,7 @@ from lab.base.errors import refuse_if, refuse_unknown
 from lab.systems.manifests.fields import Fields, open_spec
 
 ANY = "*"
-"""The host of a route that names none."""
+"""The host of a route that names no host, and is therefore for every host."""
 
 PathKind = Literal["Exact", "PathPrefix"]
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -81,8 +81,8 @@ class Match:
     """A match of an HTTPRoute's rule: a condition on the path of a request.
 
     Attributes:
-        path_kind: `Exact` if the request's path must be equal to `path`, `PathPrefix` if it must begin with it (in whole
-            segments).
+        path_kind: `Exact` if the request's path must be equal to `path`, `PathPrefix` if it must begin with `path` (in whole
+            segments: `/a` matches `/a/b`, but not `/ab`).
         path: the path.
 
     """
@@ -248,7 +248,7 @@ def list_served_ports(
 
 
 def sort_entries(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Sort a host's path conditions into the order of precedence of the Gateway API.
+    """Sort the routes of a host in the order in which a request's path is compared with them, as the Gateway API demands.
 
     Exact paths come first. Path prefixes follow, the longest first.
     """
@@ -341,7 +341,9 @@ def _read_listener(item: Fields, namespace: str) -> Listener:
 
 
 def read_http_route(place: str, raw: Mapping[str, Any]) -> HttpRoute:
-    """Read an HTTPRoute from its manifest, or a GRPCRoute, whose rules have no path.
+    """Read an HTTPRoute or a GRPCRoute from its manifest.
+
+    The rules of a GRPCRoute are marked as `grpc`: their requests are passed on by gRPC.
 
     Args:
         place: the route, for error messages.

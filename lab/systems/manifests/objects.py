@@ -1,6 +1,6 @@
-"""The reader of a variant's manifests, which yields the objects that the local targets start.
+"""The reader of a variant's manifests: it returns all Kubernetes objects, such as pods, Services, routes and Secrets.
 
-Every field that the lab would not honour is refused. The module does no I/O, until the certificate of a Secret is issued.
+A field that the lab does not support raises an error. The module does no I/O.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 _TLS, _PAIR = "kubernetes.io/tls", ("tls.crt", "tls.key")
 
 _CLUSTER_ONLY = re.compile("Namespace|ServiceAccount|(Cluster)?Role(Binding)?|CustomResourceDefinition")
-"""The kinds that have a meaning for an API server only."""
+"""The kinds of objects that have a meaning only in a cluster with an API server; they are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Service:
 
     Attributes:
         name: the name of the Service.
-        selector: the labels of the pods that the Service selects; empty = it selects none.
-        ports: port of the Service → target port in the pod. Each port is there under its number, and also under its name if it
-            has one. A target port is a number, or the name of a container port.
+        selector: the labels of the pods that the Service selects; empty = the Service selects no pods.
+        ports: port of the Service → target port in the pod. The keys are the numbers of the ports, and also their names. A target
+            port is a number, or the name of a container port.
         balanced: whether the Service is of type LoadBalancer, so that clients reach it through a node's NAT.
         masquerade: whether the pod sees the node's address and not the client's (externalTrafficPolicy Cluster).
         names: number of a port → name of the port, by which EndpointSlices refer to it.
@@ -94,7 +94,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A Secret among a variant's manifests, and the certificate that its annotations ask the lab to issue.
+    """A Secret among a variant's manifests, and the certificate that its annotations request from the lab.
 
     Attributes:
         data: key → text, from the manifest.
@@ -107,13 +107,13 @@ class Secret:
 
     @property
     def keys(self) -> frozenset[str]:
-        """The names of the files in a Secret, including the files of the certificate that the lab will issue for it."""
+        """The names of a Secret's files, such as `tls.crt`, including those of a certificate that the lab will issue."""
         return frozenset([*self.data, *(("tls.crt", "tls.key", "ca.crt") if self.certificate else ())])
 
     def files(self) -> Mapping[str, str]:
         """Return the files of the Secret: name → text.
 
-        If the Secret requests a certificate, the first call issues it.
+        If the Secret requests a certificate, the first call issues the certificate.
         """
         return {**self.data, **(certificates.issue(self.certificate) if self.certificate else {})}
 
@@ -138,8 +138,8 @@ class Endpoint:
 class Objects:
     """All Kubernetes objects of a variant (the configuration that is measured), as the lab has read them from its manifests.
 
-    The local targets start the pods among them, and proxies are configured from the others. Mappings of objects have the
-    objects' names as keys.
+    The local targets start the pods, and proxies are configured from the other objects. Mappings of objects have the objects'
+    names as keys.
     """
 
     pods: tuple[Pod, ...]
@@ -157,7 +157,7 @@ class Objects:
     """The settings that node-tuning would apply: name → (place, value). Its DaemonSet is never run here."""
     slices: Mapping[str, Slice] = field(default_factory=dict[str, Slice])
     ready: tuple[Pod, ...] | None = None
-    """The pods that are ready and do not terminate; None = all pods, as while a system comes up."""
+    """The pods that are ready and do not terminate; None = all pods count as ready, as while a system is started."""
     deployments: tuple[Deployment, ...] = ()
     budgets: tuple[Budget, ...] = ()
     gateway_classes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -458,7 +458,7 @@ def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
         raw: the manifest.
 
     Raises:
-        UsageError: when no label names its Service, or it has a field that the lab does not support.
+        UsageError: when no label names the Service, or the manifest has a field that the lab does not support.
 
     """
     metadata = raw["metadata"]

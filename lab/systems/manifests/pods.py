@@ -1,4 +1,4 @@
-"""The records of a pod with its containers, probes and volumes, which `deployments.py` reads from a Deployment."""
+"""The dataclasses for a pod with its containers, probes and volumes, which `deployments.py` reads from a Deployment."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Volume:
         source: the kind and name of the object with the volume's files; None for an emptyDir.
         items: key of that object → file name in the volume; empty = every key is a file of that name.
         size: the size limit of an emptyDir, such as `260Mi`; empty = no limit.
-        memory: whether an emptyDir lies in memory and not on the node's disk.
+        memory: whether an emptyDir is in memory instead of on the node's disk.
 
     """
 
@@ -82,7 +82,7 @@ class Volume:
 
     @property
     def on_disk(self) -> bool:
-        """True if a pod's volume is an emptyDir on the node's disk, and not in memory."""
+        """True if a pod's volume is an emptyDir on the node's disk; False for an emptyDir in memory, a ConfigMap or a Secret."""
         return self.source is None and not self.memory
 
 
@@ -121,7 +121,7 @@ class Container:
 
     @property
     def repository(self) -> str:
-        """The repository of a container's image, without tag and digest (`docker.io/library/nginx:1.29` → `docker.io/library/nginx`)."""
+        """The repository of a container's image (`docker.io/library/nginx` for the image `docker.io/library/nginx:1.29`)."""
         name = self.image.split("@")[0]
         head, _, tail = name.rpartition("/")
         return f"{head}/{tail.split(':')[0]}" if head else tail.split(":")[0]
@@ -159,14 +159,14 @@ class Pod:
 
     @property
     def deployment(self) -> str:
-        """The name of the Deployment to which a pod belongs; it is the pod's name without the number at the end."""
+        """The name of the Deployment to which a pod belongs, such as `proxy` for the pod `proxy-0`."""
         return self.name.rpartition("-")[0]
 
     @property
     def host_ports(self) -> Mapping[int, int]:
-        """The ports of the node that a pod uses: container port → node's port.
+        """The ports of the node that a pod uses: number of a container port → number of the node's port.
 
-        A pod with hostNetwork uses the node's port of the same number for each of its container ports.
+        For a pod with hostNetwork, each container port is also the node's port of the same number.
         """
         if self.host_network:
             return {port: port for container in self.containers for port in container.ports.values()}
@@ -177,10 +177,10 @@ class Pod:
         return bool({*self.host_ports.values()} & {*other.host_ports.values()})
 
     def port(self, port: int | str) -> int:
-        """Return the number of a container port of the pod.
+        """Return the number of a container port of the pod, which may be given by its name.
 
         Args:
-            port: the number, which is returned as it is, or the name of the port.
+            port: the name of the port, or its number, which is returned unchanged.
 
         Raises:
             UsageError: when no container has a port of that name.

@@ -1,4 +1,4 @@
-"""The rules by which a Deployment creates and replaces its pods, and a PodDisruptionBudget lets pods be evicted.
+"""The rules by which a Deployment creates and replaces its pods, and a PodDisruptionBudget allows or forbids evictions.
 
 Source of the rules, in Kubernetes:
 
@@ -7,7 +7,7 @@ Source of the rules, in Kubernetes:
 - pkg/controller/disruption/disruption.go: shares are rounded up
 - pkg/registry/core/pod/storage/eviction.go: unready pods; two budgets for one pod
 
-The module does no I/O and does not wait: the caller asks again when a pod was created, became ready or went away.
+The module does no I/O and does not wait: the caller calls `plan_step` again when a pod was created, became ready or ended.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Strategy:
     unavailable: Amount = "25%"
 
     def allowed(self, replicas: int) -> tuple[int, int]:
-        """Return (surge, unavailable) as numbers of pods for a Deployment with so many replicas.
+        """Return (surge, unavailable) as numbers of pods, for a Deployment with the given number of replicas.
 
-        Surge is how many pods may exist in addition to the replicas, and unavailable is how many replicas may be missing. At least
-        one of the two is above 0, since a rollout could not proceed otherwise.
+        Surge is the number of pods that may exist in addition to the replicas. Unavailable is the number of replicas that may be
+        missing. At least one of the two is above 0, since a rollout could not proceed otherwise.
         """
         surge, unavailable = (
             resolve_amount(self.surge, replicas, up=True),
@@ -86,7 +86,9 @@ class RolloutStep:
 
 
 def plan_step(replicas: int, strategy: Strategy, members: Sequence[ReplicaPod], old_ending: int = 0) -> RolloutStep:
-    """Return which pods a Deployment creates and deletes next to reach its number of replicas with its newest template.
+    """Return the next step of a Deployment's rollout: how many pods it creates, and which pods it deletes.
+
+    The aim is the required number of replicas, all made from the Deployment's newest pod template.
 
     Args:
         replicas: the number of pods that the Deployment should have.
@@ -196,21 +198,18 @@ class Budget:
             expected: the number of replicas that these pods' Deployments should have.
 
         """
-        minimum = self.healthy_wanted(expected)
+        if self.least is not None:
+            minimum = resolve_amount(self.least, expected, up=True)
+        else:
+            minimum = max(0, expected - resolve_amount(self.most_out or 0, expected, up=True))
         may_go = (not ready and healthy >= minimum > 0) or healthy > minimum
         return None if may_go else f"PodDisruptionBudget {self.name} needs {minimum} healthy pods and has {healthy}"
 
     def shown(self) -> Mapping[str, Any]:
-        """Return the PodDisruptionBudget (name, selector and amount) in the form of the Kubernetes API."""
+        """Return the PodDisruptionBudget in the form of the Kubernetes API: name in `metadata`, selector and amount in `spec`."""
         least, most_out = {"minAvailable": self.least}, {"maxUnavailable": self.most_out}
         selector = {"selector": {"matchLabels": dict(self.selector)}}
         return {"metadata": {"name": self.name}, "spec": selector | (most_out if self.least is None else least)}
-
-    def healthy_wanted(self, expected: int) -> int:
-        """Return how many pods the PodDisruptionBudget requires to stay healthy, if there should be `expected` replicas."""
-        if self.least is not None:
-            return resolve_amount(self.least, expected, up=True)
-        return max(0, expected - resolve_amount(self.most_out or 0, expected, up=True))
 
 
 def read_budget(place: str, raw: Mapping[str, Any]) -> Budget:

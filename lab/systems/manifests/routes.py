@@ -1,11 +1,11 @@
 """The readers of Ingresses and of OpenShift's Routes, which lead requests to a Service.
 
-Of an Ingress, the paths are read, and four annotations: rewrite-target, x-forwarded-prefix, which sets a request header, and
-backend-protocol and nginx.org/grpc-services, by which ingress-nginx and F5's controller speak gRPC to a backend. A Route has one
-host, and states where TLS ends. Every field that the lab would not honour is refused. The module does no I/O.
+Of an Ingress, the paths and four annotations are read. They are rewrite-target, x-forwarded-prefix (which sets a request
+header), and backend-protocol and nginx.org/grpc-services, by which ingress-nginx and F5's controller speak gRPC to a backend. A
+Route has one host, and states where TLS ends. A field that the lab does not support raises an error. The module does no I/O.
 
-It also refuses x-forwarded-prefix without rewrite-target: the controller writes the header only together with a rewrite
-(buildProxyPass in internal/ingress/controller/template/template.go), and reports nothing otherwise.
+An Ingress with x-forwarded-prefix but without rewrite-target is an error, too: the controller writes the header only together
+with a rewrite (buildProxyPass in internal/ingress/controller/template/template.go), and would ignore the annotation silently.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class IngressPath:
         namespace: the Ingress's namespace.
         ingress: the Ingress's name.
         host: the host of the requests.
-        path: the path. If there is a rewrite, it is a regular expression, and the rewrite may refer to its groups.
-        path_type: `Exact` if a request's path must be equal to `path`, `Prefix` if it must begin with it.
+        path: the path. With a rewrite, the path is a regular expression, and the rewrite may refer to its groups.
+        path_type: `Exact` if a request's path must be equal to `path`, `Prefix` if it must begin with `path`.
         service: the name of the Service.
         port: the Service's port, by number or name.
         rewrite: the path that replaces the request's path; empty = no rewrite.
-        forwarded_prefix: the value that the request header X-Forwarded-Prefix gets; empty = it is not set.
+        forwarded_prefix: the value that the request header X-Forwarded-Prefix gets; empty = the header is not set.
         secret: the name of the Secret with the certificate by which the host is also served over TLS; empty = no TLS.
         grpc_backend: whether ingress-nginx passes requests on by gRPC, as its annotation backend-protocol states.
-        grpc_service: whether F5's controller does, as its annotation nginx.org/grpc-services states.
+        grpc_service: whether F5's controller passes requests on by gRPC, as its annotation nginx.org/grpc-services states.
 
     """
 
@@ -115,8 +115,8 @@ def _read_annotations(place: str, annotations: Mapping[str, str]) -> tuple[str, 
         annotations: the annotations of the Ingress.
 
     Raises:
-        UsageError: for any other annotation of ingress-nginx but backend-protocol with HTTP or GRPC, and for x-forwarded-prefix
-            without rewrite-target.
+        UsageError: for another annotation of ingress-nginx, for a backend-protocol that is neither HTTP nor GRPC, and for
+            x-forwarded-prefix without rewrite-target. The annotation backend-protocol itself is allowed.
 
     """
     for name in annotations:
@@ -203,7 +203,7 @@ def read_route(place: str, raw: Mapping[str, Any]) -> HostRoute:
 
 
 def _read_headers(spec: Fields) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of the request headers that an OpenShift Route sets.
+    """Yield the request headers that an OpenShift Route sets, as pairs (name, value).
 
     Args:
         spec: the fields of the Route's `spec`.

@@ -1,1 +1,1 @@
-"""The official nginx image, and the code that all systems share whose proxy is an nginx."""
+"""The official nginx image, and the code shared by all systems whose proxy is an nginx."""

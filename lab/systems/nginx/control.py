@@ -1,11 +1,12 @@
 """The handle that makes a running nginx load a new configuration as ingress-nginx does.
 
-The configuration is tried first (`nginx -t`), then written, and then nginx is signalled (SIGHUP). The titles that nginx gives
-its processes show what serves: a worker gets its title when its event loop begins, and another one when it shuts down.
+The configuration is checked first (`nginx -t`), then written, and then nginx is signalled (SIGHUP). The titles that nginx gives
+its processes show which processes serve: a worker gets its title when its event loop begins, and another title when it shuts
+down.
 
-At least 1 / sync-rate-limit seconds pass between two looks at the routes (0.3 per second, pkg/flags/flags.go). After a look
-that had to wait, the controller looks once more (internal/task/queue.go). The controller sends endpoints to its Lua balancer
-through the same queue instead of reloading. This nginx has no Lua, and reloads.
+At least 1 / sync-rate-limit seconds pass between two checks for changed routes (0.3 per second, pkg/flags/flags.go). After a
+check that had to wait, the controller checks once more (internal/task/queue.go). The real controller sends changed endpoints to
+its Lua balancer through the same queue, without a reload. This nginx has no Lua, and reloads.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class NginxControl:
         self._workers = 1
 
     def started(self) -> Loading | None:
-        """Return the loading of the configuration with which nginx was started; None until the main process is nginx.
+        """Return when nginx began to load its first configuration, as a `Loading`; None while nginx does not run yet.
 
-        At first, a container's main process is a program that prepares the container; later it becomes nginx. The time
-        of the loading is known only if this method was also called before that moment.
+        At first, a container's main process is a program that prepares the container; later this process becomes nginx. The
+        time is known only if this method was also called before that moment.
         """
         pid = self._process.pid
         if pid is None:
@@ -66,8 +67,8 @@ class NginxControl:
     def serving(self, loading: Loading) -> bool:
         """Return whether nginx serves the new configuration with new worker processes.
 
-        All processes that the master has started since the reload must be workers that are ready. There must be at least as many of
-        them as there were workers before.
+        All processes that the master has started since the reload must be workers that are ready. Their number must be at least
+        the number of workers before the reload.
 
         Args:
             loading: the loading of the configuration, which is always the last one.

@@ -1,14 +1,14 @@
-"""The check kind `nginx`: a directive of the configuration that nginx was started with, and that its workers run.
+"""Read-back checks of the kind `nginx`: they test whether the running nginx has a directive with the expected arguments.
 
     name: gzip, context: http/server        the directive's arguments in the parsed `nginx -T`; `context` if several blocks have it
     name: access_log buffer                  one argument of the directive, by position (`access_log 1`) or key
-    among: true                              several such directives may have other arguments, as a controller has its own: one is enough
-    times: 2                                 how often the directive is there with exactly these arguments; `context` can name a single block,
+    among: true                              one of several such directives is enough, as a controller has its own
+    times: 2                                 the number of directives with these arguments; `context` can name a single block,
                                              `http/server[bench.lab.test]/location[/]`: a server by its names, any other block by its arguments
 
-The check reads what nginx itself prints (`nginx -T` of the file that its master was started with). It parses this output and
-never searches it as text. The output shows the file and not what is loaded, so the workers must be younger than the file.
-Where processes show the effect of a directive (open files, number of workers), the effect is compared, too.
+The check parses the configuration that nginx itself prints (`nginx -T` for the file with which the master was started). This
+output shows the file, which nginx may not have loaded. So the check also requires that the workers are younger than the file.
+If processes or a request can show the effect of a directive (such as the number of workers), the effect is checked, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ nginx writes the line right after its response, and a busy machine may delay it.
 def find_effect_fault(system: System, check: Check, arguments: str) -> str:
     """Check by a request whether a directive of nginx has its effect, such as a compressed answer for `gzip on`.
 
-    Only gzip, proxy_cache and access_log can be checked so.
+    Only the directives gzip, proxy_cache and access_log are checked.
 
     Args:
         system: the running system.
@@ -67,8 +67,8 @@ def find_effect_fault(system: System, check: Check, arguments: str) -> str:
         arguments: the directive's arguments in the running configuration.
 
     Returns:
-        What is wrong, in words. Empty if the effect is there, for any other directive, and for a log that is not a regular file
-        (such as a container's output in a cluster).
+        The fault in words; empty if the directive has its effect. Also empty for any other directive, and for a log that is not a
+        regular file (such as a container's output in a cluster).
 
     """
     match (check.name or "").split()[0]:
@@ -91,7 +91,7 @@ def find_effect_fault(system: System, check: Check, arguments: str) -> str:
 def _check_access_log(system: System, check: Check, arguments: str) -> str:
     """Check by a request whether nginx writes its access log as the directive `access_log` demands.
 
-    Normally the request must make the log longer. If the log is off or buffered, the request must not make it longer. For a log that is
+    Normally the request must make the log longer. If the log is off or buffered, the log must keep its length. For a log that is
     off, the container's output is checked, because the lab's manifests send the log there.
 
     Args:
@@ -100,7 +100,7 @@ def _check_access_log(system: System, check: Check, arguments: str) -> str:
         arguments: the directive's arguments in the running configuration.
 
     Returns:
-        What is wrong, in words; empty if nothing is.
+        The fault in words; empty if the log is written as demanded, or cannot be checked.
 
     """
     path, *options = arguments.split()
@@ -131,8 +131,7 @@ def _fetch(system: System, headers: Mapping[str, str] | None = None) -> Response
 def _size(system: System, check: Check, file: str) -> int | None:
     """Return the size in bytes of a file in the container; None if it is not a regular file.
 
-    The result is also None for the container's output if the kernel denies access to it. That is so for a program with file
-    capabilities.
+    The result is also None for the container's output if the kernel denies access to it, as for programs with file capabilities.
 
     Args:
         system: the running system.
@@ -217,10 +216,10 @@ def _select_argument(args: Sequence[str], part: str) -> str:
 
 
 def _check_loaded(system: System, reading: Reading, main: str, workers: Sequence[ListedProcess]) -> Reading:
-    """Check that nginx's workers really run what the configuration files say, and return the final result of the check.
+    """Check that nginx's workers really run the configuration in the files, and return the final result of the read-back check.
 
-    A passed check becomes a failed one in these cases: the main file was written after the workers had started, nginx has logged an
-    emergency, or the workers have another number or limit of open files than configured.
+    A passed check becomes a failed check in these cases: the main file was written after the workers had started, nginx has
+    logged an emergency, or the workers have another number or limit of open files than configured.
 
     Args:
         system: the running system.

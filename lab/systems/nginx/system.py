@@ -1,19 +1,20 @@
-"""The official nginx image, and what all systems share whose proxy is an nginx.
+"""The official nginx image, and the code shared by all systems whose proxy is an nginx.
 
-The image's command runs as it stands, with the nginx on PATH, which the lab's backend runs as well. The shared parts are:
+The command in the image's manifest runs unchanged, with the nginx on PATH, which the lab's backend runs as well. The shared
+parts are:
 
-- the version of nginx, and the refusal of workers
+- the version of nginx, and the refusal of an invalid number of workers
 - the configuration of gateways and controllers except ingress-nginx: they pass their own directives, sorted by block. The
-  pinned nginx runs it, which has no status page and no Lua.
-- the count of requests that a running nginx has begun to answer, from the status page that ingress-nginx gives it, which
+  pinned nginx runs this configuration. It has no status page and no Lua.
+- the number of requests that a running nginx has begun to answer, from the status page in ingress-nginx's configuration, which
   listens in its pod only:
 
     server accepts handled requests
      12 12 34                             →  {"requests": 34}
 
-The page counts its own requests, so each look at it is a request, too. The count continues over a reload, and begins anew
-after a restart. Without a number, `worker_processes auto` means the CPUs that are online, whatever the limit, with glibc; with
-musl it means the CPUs that nginx may use.
+A request for the status page is counted, too. The count continues over a reload, and begins anew after a restart. With
+`worker_processes auto`, an nginx with glibc starts a worker for each online CPU, whatever the CPU limit. An nginx with musl
+starts a worker for each CPU that it may use.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Directives:
     events: Sequence[str] = ()
     http: Sequence[str] = ()
     upstream: Sequence[str] = ()
-    """The directives before an upstream's servers, where a balancing method must stand."""
+    """The directives before an upstream's servers, such as a balancing method, which nginx requires there."""
     after: Sequence[str] = ()
     """The directives after an upstream's servers."""
     server: Sequence[str] = ()
@@ -86,7 +87,7 @@ class Directives:
 
 
 def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Directives, proxy: str) -> Realisation:
-    """Return how the lab starts its pinned nginx, with a configuration that serves some ports and their routes.
+    """Return how the lab starts the nginx version that it pins, with a configuration that serves the given ports and routes.
 
     Args:
         context: the facts about the container.
@@ -198,7 +199,7 @@ _REFUSED = {"worker_processes": refuse_nginx_workers, "worker_rlimit_nofile": re
 def realise(context: Context) -> Realisation:
     """Return how the lab starts nginx in place of a container of the official nginx image.
 
-    It runs the command in the manifest, with the nginx on PATH, because the image's own entry point is not on this machine.
+    The lab runs the command in the manifest, with the nginx on PATH, because the image's own entry point is not on this machine.
 
     Args:
         context: the facts about the container.
@@ -237,18 +238,18 @@ def nginx_version() -> tuple[int, ...]:
 
 
 def count(process: ContainerProcess) -> Mapping[str, int]:
-    """Ask a running nginx for the number of requests (from its status page), and return `{"requests": number}`."""
+    """Return the number of requests that a running nginx shows on its status page, as `{"requests": number}`."""
     return parse_counts(process.ask(PORT, PATH))
 
 
 def parse_counts(page: str) -> Mapping[str, int]:
-    """Parse nginx's status page, and return `{"requests": number}`; empty if the text is no such page."""
+    """Parse the text of nginx's status page, and return `{"requests": number}`; empty if the text has another form."""
     match = re.search(r"^ *\d+ +\d+ +(\d+) *$", page, re.MULTILINE)
     return {"requests": int(match[1])} if match else {}
 
 
 def count_workers(processes: Sequence[tuple[int, str]]) -> int:
-    """Count the worker processes of nginx in a list of processes, by their titles.
+    """Return the number of nginx's worker processes in a list of processes, recognized by their titles.
 
     Masters, cache managers and workers that are shutting down have other titles, and are not counted.
 

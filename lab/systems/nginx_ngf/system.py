@@ -1,10 +1,10 @@
 """NGINX Gateway Fabric's data plane as a plain nginx: *directive-equivalent, not the controller*.
 
 The directives are the same. The control plane and its agent, njs, and the status page are missing. The tag of the image names
-the release, but every release runs the pinned nginx here. The facts come from the templates of NGINX Gateway Fabric
+the release, but every release runs the pinned nginx here. The directives come from the templates of NGINX Gateway Fabric
 (internal/controller/nginx/config) at v2.3.0, v2.4.0, v2.6.7 and its main branch of August 2026 (`edge`, e55bfe339). The main
-branch writes no `keepalive`, so nginx's own 32 idle connections would apply. But unless a policy sets a number of connections,
-it also writes `Connection: close` on every request. So none of the 32 is used.
+branch writes no `keepalive`, so nginx's own default of 32 idle connections would apply. But if no policy sets a number of
+connections, the main branch also adds `Connection: close` to every request. So no connection stays idle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lab.systems.system import (
 
 CONTROLLER = "gateway.nginx.org/nginx-gateway-controller"
 IDLE_CONNECTIONS: Mapping[str, int] = {"2.3.0": 0, "2.4.0": 16, "2.6.7": 16, "edge": 0}
-"""Release → the idle upstream connections that it keeps open where no policy sets the number.
+"""Release → the number of idle upstream connections that nginx leaves open if no policy sets this number.
 
 With 0, every connection is closed after its request. The release is written as in the image's tag.
 """
@@ -189,9 +189,7 @@ def _render_location(objects: Objects, gateways: Collection[str]) -> Iterator[st
 
 
 def _render_fields(fields: Fields, **directives: str) -> Iterator[str]:
-    """Yield a line `DIRECTIVE VALUE` for each field of a Kubernetes object that corresponds to a directive of nginx.
-
-    A field that the object does not set yields nothing.
+    """Yield a line `DIRECTIVE VALUE` of nginx's configuration for each given field that a Kubernetes object sets.
 
     Args:
         fields: the fields of the object.
@@ -202,7 +200,7 @@ def _render_fields(fields: Fields, **directives: str) -> Iterator[str]:
 
 
 def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
-    """Yield (place for error messages, fields of the `spec`) for each object of a kind among the variant's manifests."""
+    """Yield a pair for each object of a kind in the variant's manifests: (place for error messages, fields of the `spec`)."""
     for raw in objects.others:
         if raw["kind"] == kind:
             place = f"{kind}/{raw['metadata']['name']}"
@@ -211,7 +209,7 @@ def _open_specs(objects: Objects, kind: str) -> Iterator[tuple[str, Fields]]:
 
 
 def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[str]) -> None:
-    """Raise UsageError for a policy that is for only some of the Services or Gateways that routes use.
+    """Raise UsageError if a policy names only some of the Services or Gateways that routes use.
 
     The lab writes each directive once, for all Services and Gateways. So a policy must name all of them.
 
@@ -229,7 +227,7 @@ def _refuse_partial(place: str, spec: Fields, kind: str, required: Collection[st
 
 
 def _read_target(place: str, item: Fields, kind: str, names: Collection[str]) -> str:
-    """Return the name of the object that a policy is for, from a reference in the policy.
+    """Return the name of the object to which a reference in a policy points.
 
     Args:
         place: the policy, for error messages.

@@ -1,1 +1,1 @@
-"""Traefik: without a controller by its file provider, and as a controller of Ingresses."""
+"""Traefik in two ways: configured by a file that the lab writes, and as a controller that reads Ingresses."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Does Traefik take its command line and its file? It has no checker of its own, so it is started where nothing reaches it, until
-# it serves the file or says what is wrong in it.
+# Check whether Traefik accepts its command line and its file. Traefik has no checker of its own. So it is started where nothing
+# reaches it, until it serves the file or reports a fault of the file.
 #
-# Usage: bash check.bash PROGRAM ARG…     as its container has them
+# Usage: bash check.bash PROGRAM ARG…     with the arguments of Traefik's container
 #
-# Exit status: 0; 1 with what it said on stderr.
+# Exit status: 0; 1 if Traefik reported a fault, which is printed to stderr.
 set -euo pipefail
 
 said=$(mktemp)

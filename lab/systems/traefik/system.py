@@ -1,17 +1,19 @@
 """Traefik itself, in the version that its image names: with its file provider, and as a controller of Ingresses.
 
-With its file provider, its file is written from Gateway API's objects. As a controller, on the target `apiserver`, it reads
-Ingresses by its ingress-nginx provider or its Kubernetes Ingress provider.
+With the file provider, the lab writes Traefik's file from Gateway API's objects. As a controller, on the target `apiserver`,
+Traefik reads Ingresses by its ingress-nginx provider or its Kubernetes Ingress provider.
 
-Settings are its command line, and a ConfigMap `traefik`, whose keys are paths in the file (`PARTS`). The ConfigMap changes what
-the lab writes there. If anything of `serversTransport` is set, every service uses a transport with it. `tls` is for each
-router, and `options` are the default options of TLS. The `scheme` of `server` is that of each server's URL. Without `GOMAXPROCS` (Go 1.25), Traefik runs as many threads at once as
-CPUs that it may use, and at most its CPU limit, rounded up, at least 2.
+Settings are Traefik's command line, and a ConfigMap `traefik`, whose keys are paths in the file (`PARTS`). The ConfigMap
+changes the file that the lab writes. If a key begins with `serversTransport`, every service uses a transport with these
+settings. `tls` is for each router, and `options` are the default options of TLS. The `scheme` of `server` becomes the scheme of
+each server's URL. Without `GOMAXPROCS` (Go 1.25), Traefik runs as many threads at once as CPUs that it may use, and at most its
+CPU limit, rounded up, at least 2.
 
-As a controller, Traefik is control plane and proxy in one process. So the CPU and memory of the proxy include its watches of the
-API server and its configuration. With other controllers they do not.
+As a controller, Traefik is control plane and proxy in one process. So the measured CPU and memory of the proxy include the
+control plane's share, in contrast to other controllers.
 
-The check kind `traefik` reads Traefik's API and metrics, which listen only on the loopback of its pod:
+The read-back checks (tests whether a setting took effect) of the kind `traefik` read Traefik's API and metrics, which listen
+only on the loopback of its pod:
 
     name: service.loadBalancer.serversTransport      /api/rawdata, of every service (or router) of its provider
     name: server.scheme                              the same, of every server of a service: `http` or `h2c`, from its URL
@@ -139,7 +141,7 @@ def render(
 
 
 def read_version(text: str) -> str:
-    """Return the version of a file for Traefik's file provider from the file's text.
+    """Return the version that the lab gave to a file for Traefik's file provider, from the text of the file.
 
     The version is a hash, which the lab writes into the name of an unused middleware.
     """
@@ -317,9 +319,13 @@ def complaints(log: Iterable[str]) -> list[str]:
 
 
 def list_served_versions(raw: str) -> set[str]:
-    """Return the versions (hashes) of the files that Traefik serves, from the JSON text of Traefik's page `/api/rawdata`.
+    """Return the versions (hashes) of the configuration files that Traefik serves now.
 
-    The lab writes a file's version into the name of an unused middleware, and the page lists the middlewares.
+    The lab writes a file's version into the name of an unused middleware, and Traefik lists its middlewares.
+
+    Args:
+        raw: the JSON text of Traefik's page `/api/rawdata`.
+
     """
     names = json.loads(raw).get("middlewares", {})
     return {name.removeprefix(MARK).removesuffix(_PROVIDER) for name in names if name.startswith(MARK)}

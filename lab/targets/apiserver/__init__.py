@@ -1,1 +1,1 @@
-"""The apiserver target: the real controllers as processes against a real API server, without a cluster."""
+"""The target `apiserver`: real ingress controllers as processes on this machine, with a real API server but no cluster."""

@@ -1,6 +1,7 @@
-"""The objects that the API server gets, from a variant's manifests and in place of a cluster's controllers.
+"""Functions that build Kubernetes objects, such as Pods and EndpointSlices, which the lab writes to the API server.
 
-The functions are pure. For example, a Deployment's pod template becomes the pod `proxy-0`:
+In a cluster, controllers and a kubelet would write these objects. The functions only build the objects and send
+nothing. For example, a Deployment's pod template becomes the pod `proxy-0`:
 
     {"kind": "Pod", "metadata": {"name": "proxy-0", "namespace": …, "labels": …}, "spec": {…, "nodeName": "node"}}
 """
@@ -19,7 +20,7 @@ from lab.targets.cluster.objects import pod_template
 from lab.targets.local.sandbox.network import NODE_ADDRESS
 
 DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
-"""The folder of the definitions of kinds that Kubernetes does not have."""
+"""The folder of the CustomResourceDefinitions of kinds that Kubernetes itself does not have."""
 NODE = "node"
 """The name of the only node."""
 PROCESSES = frozenset(

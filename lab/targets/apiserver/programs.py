@@ -1,17 +1,18 @@
-"""The programs of this target: the two servers, etcd and kube-apiserver, and the files of the controllers.
+"""Functions that fetch or build the programs of the target `apiserver`: etcd, kube-apiserver and the controllers.
 
-They are provided when they are first used, outside the lab's namespaces, inside which there is no network.
+The programs are provided when they are first needed. This happens outside the lab's namespaces, because inside them
+there is no network.
 
-The servers come from the folder that KUBEBUILDER_ASSETS names, else from PATH (nix, Debian, or
-`scripts/controllers`, which builds them from pinned Go modules). A controller's files are those of its image: the
-image that LAB_IMAGES names, else the pinned one if its registry answers. If neither can be had,
-`scripts/controllers` makes a root from its Go module, once. Whatever is fetched or made is reported on stderr, and
-the programs of a run are a fact of the run.
+The two servers come from the folder that the environment variable KUBEBUILDER_ASSETS names, or else from PATH (nix,
+Debian, or `scripts/controllers`, which builds the servers from pinned Go modules). A controller's files come from its
+image: from the image that the user has chosen by LAB_IMAGES, or else from the pinned image if its registry answers.
+If neither image is available, `scripts/controllers` builds the files from the controller's Go module, once. Downloads
+and builds are reported on stderr, and the facts of a run contain the versions.
 
-An image becomes a folder of its files, and is unpacked once. It comes from a folder, an archive (the output of
-`docker save`, or a plain tar of a root), the local Docker engine, or a registry. The files belong to the user who
-unpacks them. Devices are left out, since a container gets the machine's. Refused are files that would land outside
-the folder, and contents with another digest than the requested one.
+An image is unpacked once, into a folder. The image may be a folder, an archive (the output of `docker save`, or a plain
+tar of a root folder), an image in the local Docker engine, or an image in a registry. The files belong to the user who
+unpacks them. Devices are left out, because a container gets those of the machine. An image is refused if a file would
+be written outside the folder, or if its contents do not match the requested digest.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> 
 
 
 def _unpack_from_docker(reference: str, into: Path) -> None:
-    """Take an image from the local Docker engine, and unpack its files into the folder `into`."""
+    """Export an image from the local Docker engine, and unpack its files into the folder `into`."""
     with tempfile.TemporaryDirectory(dir=into.parent) as folder:
         file = Path(folder) / "image.tar"
         argv = ["docker", "image", "save", "--output", str(file), reference]
@@ -237,7 +238,7 @@ def _pull(reference: str, into: Path) -> None:
 def _select_digest(manifests: Sequence[Mapping[str, Any]]) -> str:
     """Return the digest of the image manifest for Linux on this machine's CPU architecture.
 
-    A single manifest is taken without a look at its platform.
+    If there is only one manifest, its digest is returned, whatever its platform.
 
     Args:
         manifests: The entries of an OCI image index, one for each platform.
@@ -341,7 +342,7 @@ def server(name: str) -> str:
 
 @cache
 def version(program: str) -> str:
-    """Return the version that a server's program (etcd or kube-apiserver) prints, such as `v1.34.4`; else `unknown`.
+    """Return the version that etcd or kube-apiserver prints, such as `v1.34.4`; `unknown` if there is none in its output.
 
     Args:
         program: The path of the program.
@@ -355,8 +356,9 @@ def version(program: str) -> str:
 def provide() -> None:
     """Fetch or build everything that the target apiserver runs: etcd, kube-apiserver and the controllers' files.
 
-    A controller's files are taken from its image if the image can be had, and else built from its Go module. The
-    folders of unpacked images are passed on in the environment variable named by ROOTS.
+    The files of a controller come from the first available of these sources: the image that the user has chosen, files
+    that were built earlier, the pinned image, and a new build from the controller's Go module. The folders of unpacked
+    images are stored in the environment variable that ROOTS names.
 
     Raises:
         UsageError: A program can be neither fetched nor built.

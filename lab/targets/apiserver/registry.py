@@ -1,16 +1,20 @@
-"""The writer of what a cluster's controllers and kubelet write to an API server: Pods, EndpointSlices, tokens.
+"""The component that writes Pods, their status and EndpointSlices to the API server, as a cluster's own parts would.
 
-The writer replaces `lab.targets.local.control_plane.routing` of the local target, and has the same methods. But the
-proxies learn what they know from the API server, by the watches and queues of their controllers. Pods and endpoints
-are written at the moment in which the lab knows them. Manifests are not judged here: what the API server refuses
-becomes a fault in the API server's words.
+In a cluster, controllers and kubelets write these objects. `ApiserverRoutes` has the same methods as its counterpart on
+the target `local` (`lab.targets.local.control_plane.routing`). But here the proxies' controllers watch the API server,
+and so learn of changes. The lab writes a change as soon as it knows of the change. Manifests are not checked here: if
+the API server refuses an object, the error contains the API server's own message.
 
-A controller is observed from outside: its configuration file, and the reloads that it writes to its error output,
-which a kubelet would keep:
+A controller is observed from outside, by the size of its configuration file and by the reloads in its log:
 
     I1125 14:20:01.123456      7 controller.go:190] "Configuration changes detected, backend reload required"    →   Reload
 
-    apply  ── Namespace … Deployment     follow ── Pod, its token     heard ── its status, EndpointSlices     close ── all of it away
+The methods and the objects that they write:
+
+    begin   all objects of the manifests, such as Namespaces, Services and Deployments
+    follow  the Pod of a container that is about to start
+    heard   the status of the Pods, and the EndpointSlices
+    close   deletes these objects again
 """
 
 from __future__ import annotations
@@ -43,9 +47,9 @@ from lab.targets.local.sandbox.network import NODE_ADDRESS, Network
 LOOK_S = 0.02
 """The seconds between two looks at a controller's error output."""
 MAX_READ = 1 << 20
-"""The most characters of a controller's output that are read.
+"""The maximum number of characters that are read of a controller's stdout.
 
-Its remarks on settings come first; an access log may follow.
+The controller's messages about settings come first; an access log may follow.
 """
 _STAMP = re.compile(r"^[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{6}) ")
 """The beginning of a line of klog: month and day, and the time."""
@@ -59,7 +63,7 @@ FOREIGN_KINDS = (
 )
 """The kinds of objects in a namespace that do not come from the manifests, by API version."""
 NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
-"""The note in samples on how changes reach the proxy on this target."""
+"""The note, stored with each sample, on how changes reach the proxy on this target."""
 
 
 class FollowedController:
@@ -100,9 +104,10 @@ class FollowedController:
             self._thread.join()
 
     def lines(self) -> list[str]:
-        """Return all lines that the controller has written so far to the outputs on which it reports settings and reloads.
+        """Return the lines that the controller has written so far to the outputs on which it reports settings and reloads.
 
-        These outputs are stdout, stderr or both, as `Controller.says` lists them.
+        These outputs are stdout, stderr or both, as `Controller.says` lists them. Of stdout, only the first MAX_READ
+        characters are read.
         """
         text = ""
         for name in self.controller.says:
@@ -230,25 +235,26 @@ class ApiserverRoutes:
 
     @property
     def note(self) -> str:
-        """The remark, stored with each sample (a single measurement), on how changes reach the proxy differently here than in a cluster."""
+        """A remark for the record of each measurement: how changes of pods and routes reach the proxy on this target."""
         return NOTE
 
     @property
     def said(self) -> str:
-        """The controllers' messages about settings that they ignore, joined into one text; empty if there are none."""
+        """The controllers' messages about ignored settings, three at most, joined into one text; empty if there are none."""
         return "; ".join(self._collect_messages(lambda followed: followed.controller.ignored(followed.lines())))
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
-        """Return the error of a system that did not come up, with the controllers' complaints as its remedy.
+        """Return the error of a system that did not come up, with error messages of the controllers as its remedy.
 
-        If no controller has complained or ignored a setting, the given error is returned unchanged.
+        Without such messages, the controllers' messages about ignored settings are used. If there are none either, the
+        given error is returned unchanged.
         """
         messages = self._collect_messages(lambda followed: followed.controller.complaints(followed.lines()))
         messages = messages or self._collect_messages(lambda followed: followed.controller.ignored(followed.lines()))
         return MeasuringError(fault.place, fault.fault, "\n  ".join(messages)) if messages else fault
 
     def _collect_messages(self, ask: Callable[[FollowedController], Sequence[str]]) -> list[str]:
-        """Return at most three different messages of the controllers, in the controllers' own words.
+        """Return at most three different messages of the controllers, each after the words `the controller says:`.
 
         Args:
             ask: The function that returns the messages of one controller.
@@ -271,17 +277,18 @@ class ApiserverRoutes:
         for obj in [*bare, *objects.definitions(self._manifests)]:
             self._api.apply(obj)
         for obj in sort_for_apply(self._manifests):
-            # Wait for a kind that was defined a moment ago. An unknown kind is refused by the API server in its words.
+            # Wait for a kind that was defined a moment ago. An unknown kind is then refused by the API server.
             poll_until(lambda obj=obj: self._api.resource(obj["apiVersion"], obj["kind"]) is not None, 10.0, 0.05)
             self._api.apply(obj)
             self._applied.append(obj)
         self._kubelet.heard = self.heard
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """Return what a container is to be started with, plus the access to the API server that a kubelet would add.
+        """Return the command, environment and files to start a container with, including access to the API server.
 
-        If the pod has a service account, the container gets the account's token, the API server's certificate, and the
-        environment variables with the API server's address. Otherwise `started` is returned unchanged.
+        In a cluster, a kubelet adds this access. If the pod has a service account, the container gets the account's
+        token, the certificate of the API server's authority, and the environment variables with the API server's
+        address. Otherwise `started` is returned unchanged.
 
         Args:
             context: The container and its pod.
@@ -299,9 +306,10 @@ class ApiserverRoutes:
         return replace(started, env={**started.env, **env}, files={**started.files, **files})
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Write the Pod object of a container that is about to start; if the container is a controller, follow it.
+        """Write the Pod object of a container that is about to start, and register the container if it is a proxy.
 
-        If pods and routes may change, the reloads in a followed controller's log become events.
+        If the proxy has a controller, and pods and routes may change, a thread records the reloads in the controller's
+        log as events.
         """
         self._write(objects.make_pod(self._manifests, pod.deployment, pod.name))
         with self._lock:
@@ -318,14 +326,14 @@ class ApiserverRoutes:
             followed.start()
 
     def leave(self, pod: Pod) -> None:
-        """Delete the Pod object of a pod that was ordered to end."""
+        """Delete the Pod object of a pod that was ordered to end, and no longer count its controller as active."""
         for followed in self._followed:
             followed.left = followed.left or followed.pod.name == pod.name
         with self._keep_fault():
             self._api.delete("v1", "Pod", pod.name, pod.namespace, grace_s=pod.grace_s)
 
     def heard(self) -> None:
-        """Write the status of all pods and the EndpointSlices; the kubelet calls this after a container's readiness has changed."""
+        """Write the status of all pods, and the EndpointSlices; the kubelet calls this when a container's readiness changes."""
         addresses = self._net.addresses
         ready = [running.pod for running in self._kubelet.pods if running.ready and not running.terminating]
         self.changed(ready, {pod.name: addresses[pod.name] for pod in ready})
@@ -388,7 +396,7 @@ class ApiserverRoutes:
         return [followed for followed in self._followed if not followed.left]
 
     def renew(self) -> None:
-        """Ask every proxy to reload its unchanged configuration, so that new worker processes replace the old ones.
+        """Make every proxy reload its unchanged configuration, so that new worker processes replace the old ones.
 
         Raises:
             MeasuringError: A reload of one of the proxies starts no new workers.
@@ -483,8 +491,7 @@ class ApiserverRoutes:
     def _keep_fault(self) -> Iterator[None]:
         """Catch a LabError raised in the `with` block and store it, so that `check` raises it later.
 
-        The `with` block writes to the API server, in whichever thread has noticed a change. Nobody would see an error
-        that is raised there.
+        The `with` block writes to the API server, often in another thread, where an error would be lost.
         """
         try:
             yield
@@ -493,6 +500,6 @@ class ApiserverRoutes:
 
 
 def _describe_image(container: Container) -> str:
-    """Return a description of the program that runs in place of a container's image; without one, the image's name."""
+    """Return a description of the program that runs in place of a container's image, or else the image's name."""
     controller = find_controller(container.repository)
     return (controller.about() if controller is not None else "") or container.image

@@ -1,9 +1,9 @@
-"""The two servers of a run, etcd and kube-apiserver: processes with data in memory that leave nothing behind.
+"""The two servers of a Kubernetes API, etcd and kube-apiserver: processes of one run, with their data in memory.
 
-Each run has a new random token. They listen in the lab's network namespace, which is the node: pods reach them at
-`NODE_ADDRESS`, and nobody outside does. RBAC is in force, so a controller may do only what the roles of its
-manifests allow. There is no controller manager, scheduler or kubelet: `registry` writes what these would write.
-`start` returns at once, and `api` waits until the API server is ready.
+Each run uses a new random token. The servers listen in the lab's network namespace, which acts as the node. Pods reach
+the API server at `NODE_ADDRESS`, and other machines cannot reach it. RBAC is enabled, so a controller may do only what
+the roles in its manifests allow. There is no controller manager, scheduler or kubelet: the module `registry` writes the
+objects that these would write. `start` returns at once, and `api` waits until the API server is ready.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOOK_S = 0.02
 ISSUER = "https://kubernetes.default.svc"
 """The issuer of service account tokens."""
 SERVICES = "10.96.0.0/16"
-"""The range of the Services' cluster IPs, which nobody translates here."""
+"""The range of the Services' cluster IPs; here no kube-proxy translates them to addresses of pods."""
 FOLDER = STATE / "apiserver"
 """The folder of the servers' files."""
 NAMES = ("kubernetes", "kubernetes.default.svc", "127.0.0.1", network.NODE_ADDRESS, "10.96.0.1")
@@ -90,7 +90,7 @@ class Servers:
         return api
 
     def processes(self) -> list[int]:
-        """Return the process ids of etcd and kube-apiserver, without a server that does not run."""
+        """Return the process ids of those of the two servers, etcd and kube-apiserver, that run now."""
         return [process.pid for process in self._processes.values() if process.poll() is None]
 
     def stop(self) -> None:
@@ -235,7 +235,10 @@ def _is_api_ready(pool: urllib3.PoolManager) -> bool:
 
 
 def _read_log_tail(name: str, lines: int = 3) -> str:
-    """Return the last lines of a server's log, joined by ` | ` into one line, for an error message."""
+    """Return the last lines of a server's log, joined by ` | ` into one line, for an error message.
+
+    The result for an empty or missing log is `it printed nothing`.
+    """
     path = FOLDER / f"{name}.log"
     text = path.read_text(errors="replace") if path.is_file() else ""
     return " | ".join(text.strip().splitlines()[-lines:]) or "it printed nothing"

@@ -1,8 +1,8 @@
-"""The apiserver target: the local target's processes and network, with a real API server and real controllers.
+"""The target `apiserver`: processes on this machine as on `local`, but with a real API server and real controllers.
 
-The rendered manifests go to kube-apiserver by server-side apply. A proxy's container is the controller's own
-program in a root of the image's files. There is no kubelet, rollout, CNI or scheduler: the kind target shows what
-those do.
+The manifests are written to kube-apiserver by server-side apply. A proxy's container runs the controller's own
+program, in a root folder with the files of the controller's image. There is no real kubelet, rollout, CNI plugin or
+scheduler; the target `kind` has these.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ class ApiserverTarget(LocalTarget):
         return [objects.role("backend"), objects.role("proxy"), objects.role("balancer")]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether the proxy in a container never gets other backends than those that it had at its start.
+        """Return whether the proxy in a container always uses the backends that existed at its start.
 
-        This is so for a proxy without a controller, because nothing reports later changes to the proxy.
+        This is so for a proxy without a controller, because nothing informs the proxy of later changes.
         """
         return table.find_controller(container.repository) is None
 
@@ -187,10 +187,9 @@ class ApiserverTarget(LocalTarget):
 
 
 def _describe(controller: Controller) -> str:
-    """Return a text with the controller's program, version and origin, for the facts of the run.
+    """Return a text about the program that runs for a controller, such as its version, for the facts of the run.
 
-    The result is empty if the controller's files are not on this machine, or if the controller's own containers report
-    the version.
+    The text is empty if the controller's files are not on this machine, or if another fact contains the version.
     """
     try:
         return controller.about()

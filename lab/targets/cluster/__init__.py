@@ -1,1 +1,1 @@
-"""A Kubernetes cluster as a place to measure: the code that the targets kind and remote share."""
+"""The code for measuring on Kubernetes clusters; the targets `kind` (a local cluster) and `remote` (an existing one) share it."""

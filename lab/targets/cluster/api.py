@@ -1,7 +1,7 @@
-"""The API server of one kubeconfig context: objects as plain dicts, addressed by apiVersion and kind.
+"""A client for the API server of a Kubernetes cluster: objects are plain dicts, and are addressed by their apiVersion and kind.
 
-No other module uses the kubernetes library's REST side. The server is queried once per group for the path of
-each kind. Nothing is guessed: what the server refuses becomes an error in the server's words.
+The server is queried once per API group for the paths of its kinds. Nothing is guessed: if the server refuses a request, the
+error contains the server's message.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The changes that disruptions make to a variant on a cluster, each by the API server's own means.
+"""The changes by which disruptions disturb a variant that is up on a cluster, such as the end of a pod; all use the API server.
 
-    end_pod     DELETE; the eviction subresource (429 with the cause DisruptionBudget = refused); SIGKILL from the node
-    scale       spec.replicas of the role's Deployment
-    roll        kubectl.kubernetes.io/restartedAt on its pod template, as `kubectl rollout restart`
-    squeeze     the pods' resize subresource: in place, the containers run on (Kubernetes 1.33 and later)
-    apply       server-side apply; what is new is in the inventory first, so that it goes with everything else
+    end_pod     deletes a pod, evicts it (status 429 with cause DisruptionBudget = refused), or kills it by SIGKILL from its node
+    scale       sets spec.replicas of the role's Deployment
+    roll        sets kubectl.kubernetes.io/restartedAt in its pod template, as `kubectl rollout restart` does
+    squeeze     uses the pods' resize subresource: in place, the containers run on (Kubernetes 1.33 and later)
+    apply       is a server-side apply; new objects are first added to the inventory, so that they are removed with all others
 
-A change that does not take effect is an error: a resize is waited for until the kubelet reports it. To undo a squeeze
-never fails for that reason. A starved kubelet or container may be unable to report, and that is what is measured.
+A change that does not take effect is an error: a resize is waited for until the kubelet reports it. Only the undoing of a
+`squeeze` never fails for that reason. A kubelet or container without enough CPU may be unable to report, and this is the very
+effect that is measured.
 """
 
 from __future__ import annotations

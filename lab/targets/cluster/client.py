@@ -1,11 +1,11 @@
-"""The client's place on a cluster: one pod that load comes from, kept between runs.
+"""The pod on a cluster in which load generators run (the generator's pod); it stays on the cluster between runs.
 
-manifests/clusters/client describes it. Its main process is a SOCKS server that only the lab reaches
-(`lab.targets.cluster.entrypoint`). Generators run as further processes, each tied to a local process
+The directory manifests/clusters/client describes the pod. Its main process is a SOCKS server that only the lab reaches
+(`lab.targets.cluster.entrypoint`). Generators run as further processes, each connected to a local process
 (`lab.targets.cluster.shell`).
 
-A run never continues in another pod than the one it began in: that is a LostError, since what was measured in one pod
-does not compare with the other.
+A run never continues in another pod than the one in which it began, because measurements from two pods cannot be compared. If
+the pod is lost, a LostError is raised.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ClientPod(Shell):
         return int(output) if output.isdigit() else None
 
     def check(self) -> None:
-        """Raise LostError if the pod is gone, is being deleted, or was replaced by another pod."""
+        """Raise LostError if the pod is gone, no longer runs, is being deleted, or was replaced by another pod."""
         pod = self._api.get("v1", "Pod", CLIENT_POD, CLIENT_NAMESPACE)
         same = pod is not None and pod["metadata"]["uid"] == self._uid
         pods.check_running(self.place, pod if same else None)
@@ -204,7 +204,7 @@ class ClientPod(Shell):
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """Rewrite the pod's /etc/hosts with its original lines and one line for each host of the open `with` blocks of `resolving`.
+        """Write the pod's /etc/hosts anew: its original lines, and a line for each host name of the open `resolving` blocks.
 
         The file is overwritten in place, because it is a mount.
         """
@@ -233,9 +233,9 @@ def parse_times_seconds(text: str) -> float:
 def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
     """Measure by how many seconds a container's clock is ahead of the lab's.
 
-    The container's date(1) is read between two readings of the lab's clock. If it is assumed to be read in the middle
-    between the two, the error is at most half the time between them. The shortest of several such round trips is used
-    (Cristian, 1989). The clocks may drift, so measure the offset before and after a sample.
+    The container's date(1) is called between two readings of the lab's clock. It is assumed to run in the middle between
+    them, so the error is at most half the time between them. Of several such round trips, the shortest is used (Cristian,
+    1989). The clocks may drift, so measure the offset before and after a sample.
 
     Args:
         shell: The shell into the container.

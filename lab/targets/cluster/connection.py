@@ -1,8 +1,9 @@
-"""HTTPS requests with deadlines to the API server of one named context of a kubeconfig, never of the current context.
+"""HTTPS requests to the API server of a Kubernetes cluster, each with a time limit.
 
-The kubernetes library reads the kubeconfig, gets credentials (exec plugins included) and makes the TLS connections.
-This module does what the library does not do well: timeouts, retries, NO_PROXY (which its release 35.0 forgets), and
-readable faults. `import kubernetes` takes 1 to 3 s, so it waits until a context is opened.
+The cluster is that of a named context of a kubeconfig; the kubeconfig's current context is never used. The kubernetes library
+reads the kubeconfig, gets credentials (exec plugins included) and makes the TLS connections. This module adds what the library
+does not do well: timeouts, retries, NO_PROXY (which its release 35.0 ignores), and readable error messages. `import kubernetes`
+takes 1 to 3 s, so it is done only when a context is opened.
 """
 
 from __future__ import annotations

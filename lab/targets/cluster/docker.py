@@ -1,10 +1,11 @@
-"""The Docker engine on this machine, and the images that it holds and that the nodes of a kind cluster have.
+"""Functions for the Docker engine on this machine, its images, and the images on the nodes of a kind cluster.
 
-A tag that the local engine holds is loaded from it. What is pinned by digest is pulled on the nodes: an image loaded
-under a tag has no digest, so a manifest that names one would not match it.
+An image with a tag is copied from the local engine to the nodes, if the engine has the image. An image that is pinned by its
+digest is pulled by the nodes from its registry. A copied image has no digest, so a manifest that names a digest would not find
+it.
 
-The module also has what all foreign programs (docker, kind, kubectl …) need: they are brought, run with a deadline,
-and fail as place, fault, remedy.
+The module also has the functions by which the lab runs programs such as docker, kind and kubectl. They download a missing
+program, run it with a time limit, and report a failure as an error with place, fault and remedy.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class Engine:
 
 
 def find_engine() -> Engine:
-    """Ask the Docker engine for its version and data folder, and return both.
+    """Request the version and the data folder of the Docker engine, and return both.
 
     Raises:
         UsageError: No engine answers, or this user may not use it.
@@ -155,7 +156,7 @@ def free_bytes(engine: Engine) -> int | None:
 
 
 def check_disk(engine: Engine) -> None:
-    """Raise UsageError when there is too little disk space for a cluster."""
+    """Raise UsageError if the disk with the engine's data folder has less free space than a cluster needs (`DISK_BYTES`)."""
     free = free_bytes(engine)
     if free is not None and free < DISK_BYTES:
         raise UsageError(

@@ -1,18 +1,20 @@
-"""The way in for clients to a role's pods: the address, the port and a description, and a TCP connection to it.
+"""The address at which clients reach the pods of a role (such as `proxy`) on a cluster, and TCP connections to that address.
 
-    hostNetwork                        the node's address, the container's port: nothing in between
-    type LoadBalancer, type NodePort   a node's address, the node port: kube-proxy's NAT there, and no balancer in front of it
-    any other Service                  its cluster IP (kube-proxy's NAT on the client's node); a headless one: the pod itself
-    where pods may change              the cluster IP in any case: a node's address ends with its pod
+The address depends on the pods and on their Service:
 
-A node without such a pod is never chosen. Under externalTrafficPolicy Local it would answer nothing; under Cluster it
-would forward to another node, one hop further.
+    hostNetwork                        the node's address and the container's port: nothing in between
+    type LoadBalancer, type NodePort   a node's address and the node port: kube-proxy's NAT there, and no load balancer before it
+    any other Service                  its cluster IP (kube-proxy's NAT on the client's node); a headless one: the pod's address
+    pods that may change               the cluster IP in any case, because a node's address is valid only as long as its pod
 
-Connections start in the generator's pod. They use the API server's port-forward to the pod's SOCKS server, which
-connects and resolves, all in this process. One websocket carries one connection, and a thread moves bytes between it
-and a socket pair: the caller gets a real socket, which TLS needs. The library's own port-forward (35.0) connects without
-a timeout, changes its API client meanwhile, and carries 12 MB/s where this one carries 96. The end of a connection
-arrives a second late, so an answer should state its length.
+A node without a pod of the role is never chosen. Under externalTrafficPolicy Local such a node would not answer. Under Cluster
+it would forward to another node, which is one hop further.
+
+A connection starts in the generator's pod. It is tunnelled from this process by the API server's port-forward to the pod's
+SOCKS server, which resolves the host's name and connects. Each connection has a separate websocket. A thread copies bytes
+between the websocket and a socket pair, so that the caller gets a real socket, which TLS needs. The port-forward of the
+kubernetes library (35.0) is not used: it connects without a timeout, changes its API client meanwhile, and transfers 12 MB/s
+instead of 96. The end of a connection arrives a second late, so an answer should state its length.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ Every frame begins with the number of its channel.
 CLOSING = 8
 """The opcode of a frame that ends a websocket (RFC 6455)."""
 STUCK_S = 60.0
-"""The seconds after which a connection is given up: a frame is incomplete, or the other side does not take it."""
+"""The seconds after which a connection is given up, if a frame stays incomplete or the other side does not read."""
 _REFUSALS = {
     1: errno.EHOSTUNREACH, 2: errno.EPERM, 3: errno.ENETUNREACH, 4: errno.EHOSTUNREACH,
     5: errno.ECONNREFUSED, 6: errno.ETIMEDOUT, 7: errno.EOPNOTSUPP, 8: errno.EAFNOSUPPORT,
@@ -154,9 +156,9 @@ def _pump(websocket: Any, local: socket.socket) -> None:
 
 
 def _ask_socks(connection: socket.socket, host: str, port: int) -> None:
-    """Ask the SOCKS server at the other end of a connection to connect to a host and port (RFC 1928, without a password).
+    """Request from the SOCKS server at the other end of a connection to connect to a host and port, and wait for its reply.
 
-    The server resolves the host's name.
+    The form of the request is that of RFC 1928, without a password. The server resolves the host's name.
 
     Raises:
         OSError: The server cannot connect, or the connection to the server has ended.

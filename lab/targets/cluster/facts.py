@@ -1,8 +1,10 @@
-"""Facts of a cluster, as strings that change only when the cluster does, and the record of the pods that came up.
+"""Facts about a cluster, as texts that change only if the cluster changes, and records of the pods that came up.
+
+An example of a fact, its name and its text:
 
     nodes   1 × 2 CPUs, 23.4 GiB, amd64, Linux 6.18.44, Debian GNU/Linux 12 (bookworm), containerd://2.1.5, v1.34.4
 
-Nothing is guessed: what you may not read is `not visible`, and what matches no known name is `unknown`.
+No fact is guessed. The text is `not visible` if the user may not read the fact, and `unknown` if it has no known name.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""The image that stands for each short name, and the build of the generators' image, which no registry has.
+"""The references of the container images of the lab, by short names such as `nginx`, and the build of the generators' image.
 
-`manifests/images/images.yaml` pins the references; LAB_IMAGES names a file of `short name: reference` lines that choose
-others. In a nix shell the flake builds the generators' image (`.#loadgen`). Elsewhere Docker builds it, from
-`lab/targets/provision/images/Dockerfile` and the generators in .cache/bin (k6 may also be on PATH). Other contents get
-another tag, so an old image is never taken for a new one. Unknown short names are refused; registries decide whether an
-image exists.
+`manifests/images/images.yaml` pins the references. The environment variable LAB_IMAGES names a file with lines `short name:
+reference`, which choose other references. Unknown short names are refused. Whether an image exists is not checked here: its
+registry decides that.
+
+The image with the load generators is in no registry. In a nix shell the flake builds it (`.#loadgen`). Elsewhere Docker builds
+it, from `lab/targets/provision/images/Dockerfile` and the generators in .cache/bin (k6 may also be on PATH). Other contents get
+another tag, so an old image is never mistaken for a new one.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from lab.targets.cluster import docker
 
 SETTING = "LAB_IMAGES"
 ONLY_FOR = "lab/only-for"
-"""The annotation of an image that only some variants need: without it a cluster can run all others."""
+"""The annotation of an image that only some variants need; a cluster without the image can run all other variants."""
 NOT_OF_VARIANTS = frozenset({"kind-node", "debian", "loadgen"})
 """The images that clusters and generators are made of; every other image is one that some variant runs."""
 ROOT = Path(__file__).parents[3]
@@ -60,8 +62,8 @@ class Images:
     def resolve(self, reference: str) -> str:
         """Return the reference that replaces an image reference in a manifest.
 
-        If `images.yaml` pins the reference and `chosen` has another one for this image, that is returned. Otherwise the
-        reference is returned unchanged.
+        If `images.yaml` pins the reference and `chosen` has another reference for this image, the chosen one is returned.
+        Otherwise the reference is returned unchanged.
         """
         return next((self.named(short) for short, full in self.pinned.items() if full == reference), reference)
 
@@ -147,9 +149,9 @@ def _read_documents() -> list[dict[str, Any]]:
 
 @cache
 def loadgen_tag(base: str) -> str:
-    """Return the tag of the image with the load generators, which changes when what the image is built from changes.
+    """Return the tag of the image with the load generators: a hash of everything from which the image is built.
 
-    The tag is a hash of `base`, the Dockerfile and the generators' programs. In a nix shell it is a hash of flake.lock
+    Outside of a nix shell this is `base`, the Dockerfile and the generators' programs. In a nix shell it is flake.lock
     and flake.nix.
 
     Args:

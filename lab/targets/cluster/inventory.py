@@ -1,17 +1,19 @@
-"""The list, kept on a cluster, of what the lab has applied there, and the ownership of cluster-wide names.
+"""The inventory: the list of the objects that the lab has created on a cluster, and the removal of these objects.
 
-The list lets what a variant leaves be pruned, even after a crash. Deletions are requested, then awaited with a
-deadline. A name is the lab's if the lab made the object; otherwise it is refused.
+By the list, the objects of a variant can be removed even after a crash. A removal requests the deletions, and then waits for
+the end of the objects with a time limit.
 
-The list is a ConfigMap in CLIENT_NAMESPACE, one object a line:
+The list is a ConfigMap in the namespace CLIENT_NAMESPACE. Each line is one object: apiVersion, kind, namespace (`-` for none)
+and name:
 
     apps/v1 Deployment ingress-lab proxy
     rbac.authorization.k8s.io/v1 ClusterRole - ingress-lab-proxy
 
-An object is listed before it is applied, and removed from the list after it is gone. The module refuses
+An object is added to the list before it is applied, and is removed from the list after it is gone. Two actions are refused:
 
-- to write into a namespace, or over a cluster-scoped object, that does not carry RUN_LABEL, and to delete there;
-- to act on a list that another run has written, unless it takes over that run's place (`take_over`).
+- To change or delete an object without a namespace, or anything in a namespace, if the label RUN_LABEL is missing there. The
+  label shows that the lab has made the object or the namespace.
+- To use a list that another run has written. Only `take_over` may do this.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ GRACE_S = 1
 PODS_S, REVERTING_S = 30.0, 60.0
 """The seconds to wait until pods are gone.
 
-The second holds where node-tuning pods are among them, whose preStop hook restores the node's settings.
+The second value applies if node-tuning pods are among them, because their preStop hook restores the node's settings.
 """
 GONE_S = 120.0
 ORPHANING = ("Deployment", "DaemonSet", "StatefulSet", "ReplicaSet")
@@ -211,7 +213,7 @@ def delete_objects(api: Api, refs: Iterable[Reference]) -> None:
             and (obj := api.get(*identity)) is not None
             and obj["metadata"].pop("finalizers", None)
         ):
-            # Somebody else writes to it, or it has just gone: waiting for its end shows which.
+            # Another client has changed the object, or it is gone already: the wait below shows which.
             with suppress(ConflictError, RefusedError):
                 api.replace(obj)
         _await_end(api, ref)
@@ -235,7 +237,10 @@ def _await_end(api: Api, ref: Reference) -> None:
 
 
 def describe_stuck_namespace(namespace: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a (fault, remedy) for the error about a namespace that is being deleted and does not end."""
+    """Return the texts (fault, remedy) of an error about a namespace that is being deleted and does not end.
+
+    The fault contains the reasons in the namespace's status; the remedy names a command that shows more.
+    """
     conditions = namespace.get("status", {}).get("conditions") or ()
     reasons = [item["message"] for item in conditions if item.get("status") == "True" and item.get("message")]
     fault = "is being deleted and does not end" + (f": {'; '.join(reasons)}" if reasons else "")
@@ -324,9 +329,9 @@ class Inventory:
             self._write(listed - workloads)
 
     def await_pods(self, spared_stamp: str = "") -> None:
-        """Delete the lab's remaining pods in the namespaces where `end_workloads` deleted workloads, and wait until they are gone.
+        """Delete the lab's remaining pods in the namespaces where `end_workloads` deleted workloads, and wait for their end.
 
-        Pods that have come up since then are deleted, too, unless they have the given stamp. If no workload was deleted,
+        Pods that have come up since then are deleted, too, except those with the given stamp. If no workload was deleted,
         nothing is done.
 
         Args:
@@ -545,7 +550,7 @@ def claim_namespace(api: Api, name: str, run: str, rendered: Object | None = Non
 
 
 def refuse_foreign(api: Api, obj: Object) -> None:
-    """Raise UsageError unless an object has the lab's label; the message names who has probably made the object."""
+    """Raise UsageError if an object lacks the lab's label; the message names the program that probably made the object."""
     if is_labs(obj):
         return
     metadata = obj["metadata"]

@@ -1,8 +1,8 @@
-"""The lab's kind cluster on this machine's Docker engine: its configuration, its nodes, and the commands up and down.
+"""The lab's kind cluster (Kubernetes in Docker) on this machine: its configuration, its nodes, and the commands `up` and `down`.
 
-`just up kind` and `just down kind` run these commands, with the variants' images. The cluster has a separate kubeconfig
-file: ~/.kube/config is never touched. A label of its nodes has the configuration that it was made from. An existing
-cluster is never changed.
+`just up kind` creates the cluster and loads the variants' images into it; `just down kind` deletes the cluster. The cluster has
+a separate kubeconfig file, so ~/.kube/config is never changed. A label of the nodes contains a hash of the configuration from
+which the cluster was created. An existing cluster is never changed into one of another configuration.
 """
 
 from __future__ import annotations
@@ -160,9 +160,10 @@ def delete() -> None:
 
 
 def up(workers: int, console: Console) -> None:
-    """Create the kind cluster if there is none, check that it is ready, and load the variants' images and kinds (such as Route) into it.
+    """Create the kind cluster if there is none, check that it is ready, and load what the variants need into it.
 
-    If a new cluster does not become ready, it is deleted again.
+    These are the images of the variants, and the kinds of objects (such as Route) that Kubernetes does not have. If a new
+    cluster does not become ready, it is deleted again.
 
     Args:
         workers: The number of worker nodes in addition to the control-plane node.
@@ -200,7 +201,10 @@ def up(workers: int, console: Console) -> None:
 
 
 def down(console: Console) -> None:
-    """Delete the kind cluster; if there is none, delete the kubeconfig and network that an interrupted `just up kind` may have left."""
+    """Delete the kind cluster.
+
+    If there is none, the kubeconfig and the network are deleted, which an interrupted `just up kind` may have left.
+    """
     docker.find_engine()
     if not list_nodes():
         delete()  # an interrupted lab may have left a kubeconfig and a network

@@ -1,7 +1,8 @@
-"""The lease that lets one lab at a time measure on a cluster: a Lease in CLIENT_NAMESPACE, renewed by a thread.
+"""The lock by which only one process of the lab at a time measures on a cluster: a Kubernetes Lease that a thread renews.
 
-Another lab takes the lease over when it has not been renewed. Because two machines' clocks differ, a lease that looks
-stale is not believed at once: it must stay unchanged for longer than a running lab leaves it.
+The Lease is in the namespace CLIENT_NAMESPACE. If it is no longer renewed, another process of the lab takes it over. Because
+the clocks of two machines differ, a Lease that seems to have expired is not taken over at once. It must first stay unchanged
+for longer than the time between two renewals.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Lease:
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> None:
-        """Take the lease, and start a thread that renews it; the namespace CLIENT_NAMESPACE must exist.
+        """Acquire the lease, and start a thread that renews it; the namespace CLIENT_NAMESPACE must exist.
 
         Raises:
             UsageError: Another process of the lab holds the lease. The message names that process and the time at which

@@ -1,7 +1,7 @@
-"""The objects that are applied to a cluster, made from rendered manifests.
+"""The Kubernetes objects that the lab applies to a cluster, made from the rendered manifests of a variant.
 
-The functions are pure, except that certificates are issued here (each once). Nothing is refused that the API server
-judges itself.
+The functions have no side effects, except that they issue certificates (each once). They do not look for faults that the API
+server itself finds.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def _set_affinity(spec: Object, role: str) -> None:
 
 
 def bind_to_nodes(manifests: Iterable[Object], nodes: Mapping[str, Collection[str]]) -> None:
-    """Bind the pods of each role to the node where the other variant of a pair (two variants up at once) has its pods of this role.
+    """Bind the pods of each role to the node where the other variant of a pair (two variants at once) has its pods.
 
     So both variants are exposed to the noise of the same machine. If the other variant's pods of a role are spread over
     several nodes, the role is not bound.

@@ -1,11 +1,16 @@
-"""The CPU that others use on the lab's nodes: pods by the kubelets' figures, processes by this machine's /proc.
+"""Measurements of the CPU that foreign programs use on the cluster's nodes during a sample (a single measurement).
 
-A kubelet looks at a pod every 10 to 30 s (measured here: every 10 to 24 s), and never on request. So a sample of 5 s is
-judged by figures that begin before it and may end before it does. `others/window_ms` is the length of the time that
-they cover. `others/stale_pods` counts the pods without a newer figure: for those the latest known rate counts.
+Foreign programs belong neither to the lab nor to the cluster itself. The use of their pods is read from the nodes' kubelets. If
+the nodes are containers on this machine, the use of processes outside the nodes is read from this machine's /proc.
 
-What belongs to the cluster (`SYSTEM`) or to the lab (namespaces with its label) counts as nobody else's. Processes
-without a pod (kubelet, runtime, a node's agents) cannot be distinguished there; the watch counts them as the cluster's.
+A kubelet measures a pod every 10 to 30 s (measured here: every 10 to 24 s), and never on request. A sample of 5 s is therefore
+judged by figures that begin before the sample, and may end before the sample ends. The counter `others/window_ms` is the length
+of the time that the figures cover. The counter `others/stale_pods` is the number of pods without a newer figure; their latest
+known rate is used.
+
+A pod is foreign if its namespace belongs neither to the cluster (`SYSTEM`) nor to the lab (by its label). Processes of a node
+without a pod (kubelet, container runtime, a node's agents) cannot be distinguished by the kubelets' figures. `ClusterWatch`
+counts them as the cluster's own.
 
 Source of the names and times: k8s.io/kubernetes pkg/kubelet/metrics/collectors; kubernetes/kubernetes#55863.
 """
@@ -30,9 +35,9 @@ SYSTEM = re.compile(
 )
 """The namespaces of what a cluster runs for itself: Kubernetes, kind's volumes, OpenShift, networks, cloud agents."""
 LEAST_WINDOW_S = 10.0
-"""The seconds that count for a pod that is new since the sample began: the kubelet takes that long to look."""
+"""The seconds that the first figure of a new pod is assumed to cover: the kubelet needs that long to measure a pod."""
 ENGINE = re.compile(r"dockerd|containerd|containerd-shim.*|docker-proxy|docker-init|runc.*|podman|conmon|crun")
-"""The programs of container engines, by the name in /proc/PID/stat (15 characters): they carry the cluster."""
+"""The programs of container engines, on which the cluster runs, by their name in /proc/PID/stat (at most 15 characters)."""
 
 Pod = tuple[str, str]
 """The identity of a pod: (namespace, name)."""
@@ -121,7 +126,7 @@ def parse_figures(metrics: str) -> Mapping[Pod, PodCpuFigure]:
 class Kubelets:
     """A source of the CPU that other people's pods use, as the kubelets of the lab's nodes report it.
 
-    It remembers the kubelets' last figures. So use one object for all samples on a cluster.
+    An object stores the kubelets' last figures. So use one object for all samples on a cluster.
     """
 
     def __init__(self, api: Api) -> None:
@@ -163,9 +168,8 @@ class Kubelets:
         except (DeniedError, RefusedError, ValueError):
             return None
         except LostError:
-            self._api.raw(
-                "/version"
-            )  # its LostError, if it is gone; else one kubelet is, which the API server asks for us
+            # This raises LostError, too, if the API server is gone. Otherwise only a kubelet does not answer.
+            self._api.raw("/version")
             return None
         if new := {namespace for namespace, _ in by_pod} - self._foreign.keys():
             ours = {item["metadata"]["name"] for item in self._api.list("v1", "Namespace", labels=RUN_LABEL)}
@@ -179,9 +183,14 @@ class Kubelets:
         return by_pod
 
     def _sum_use(self, before: Mapping[Pod, PodCpuFigure], after: Mapping[Pod, PodCpuFigure]) -> OtherUsage:
-        """Return the CPU use of all pods between two readings of their figures.
+        """Return the CPU use of all pods between two readings of the kubelets' figures.
 
         If a pod has no newer figure in the second reading, its latest known rate is used.
+
+        Args:
+            before: The figures of the first reading, by (namespace, name) of the pod.
+            after: The figures of the second reading, in the same form.
+
         """
         cores, window_s, stale = 0.0, 0.0, 0
         for pod, end in after.items():
@@ -190,7 +199,7 @@ class Kubelets:
                 stale += 1
                 start = self._earlier.get(pod)
                 if start is None:
-                    continue  # one figure and no rate: known when the next one comes
+                    continue  # a single figure has no rate
             span_s = LEAST_WINDOW_S if start is None else end.at_s - start.at_s
             cores += max(0.0, end.cpu_s - (start.cpu_s if start else 0.0)) / span_s
             window_s = max(window_s, span_s)
@@ -199,7 +208,7 @@ class Kubelets:
 
 
 def watch_host(containers: Sequence[str]) -> OtherUsageSource:
-    """Return a source of the CPU that foreign processes of this machine use, if the cluster's nodes are containers here.
+    """Return a source of the CPU that foreign processes on this machine use, for a cluster whose nodes are containers here.
 
     A process is foreign unless it is one of these: the lab (this process and its descendants), a process in the nodes'
     containers, the container engine, or a kernel thread. Processes inside the nodes are measured by `Kubelets`. The

@@ -1,7 +1,7 @@
-"""Readers of what the API server reports about a pod or node, and an explanation for one that did not come up.
+"""Functions that read the state of a pod or node from the API server's reports, and explain why one is not ready.
 
-The reports are conditions and the state of the first container. The explanation is the object's events and the end of
-its containers' logs.
+The state consists of conditions and of the state of the first container. The explanation consists of the object's events and of
+the last lines of its containers' logs.
 """
 
 from __future__ import annotations
@@ -96,13 +96,11 @@ def explain(api: Api, obj: Mapping[str, Any]) -> list[str]:
     metadata, status = obj["metadata"], obj.get("status", {})
 
     def events() -> list[str]:
-        def merge_series(event: Mapping[str, Any]) -> Mapping[str, Any]:
-            return {**event, **(event.get("series") or {})}
-
         listed = api.list("v1", "Event", metadata.get("namespace", "default"))
-        # In an event about a node, the kubelet gives the node's name instead of its uid.
+        # The count and time of repetitions may be in `series`. In an event about a node, the kubelet gives the node's name
+        # instead of its uid.
         matches = [
-            merge_series(event)
+            {**event, **(event.get("series") or {})}
             for event in listed
             if event["involvedObject"].get("uid") in (metadata.get("uid"), metadata["name"])
         ]

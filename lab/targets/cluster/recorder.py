@@ -1,19 +1,19 @@
-"""The recorder of what happens to a variant's pods while it is measured, as events of `lab.model.events`.
+"""The recorder of what happens to a variant's pods during a measurement, as events (`lab.model.events`).
 
-It implements `lab.model.system.Recorder` from what the API server, the kubelets and the proxies' own logs report.
+The events come from the API server, the kubelets and the logs of the proxies. Examples:
 
-    pod proxy-5f: deletionTimestamp appears                              →   Deleted, "grace 300 s"
-    its container's ID changes, restartCount 1                           →   Started, "restart 1; by the API's clock 2026-11-21T21:53:10Z"
-    its endpoint is ready no more                                        →   NotReady, "terminating"
-    "Configuration changes detected, backend reload required" in a log   →   Reload (`lab.systems.table.find_event` knows the words)
+    pod proxy-5f: deletionTimestamp appears        →   Deleted, "grace 300 s"
+    its container's ID changes, restartCount 1     →   Started, "restart 1; by the API's clock 2026-11-21T21:53:10Z"
+    its endpoint is no longer ready                →   NotReady, "terminating"
+    "Configuration changes detected, …" in a log   →   Reload (`lab.systems.table.find_event` knows the words)
 
-An incomplete record is never returned: where a watch or a log may have missed something, `events` raises. What was
-already true when watching began is no event, and neither is a container's first configuration.
+An incomplete record is never returned: if a watch or a log may have missed something, `events` raises an error. A state that
+existed before the recording is no event. A container's first configuration is no event either.
 
-Times are those of arrival here. They are later than the event by the API's own delay (milliseconds on kind); the detail
-has the time that the API reports. Lines of a log arrive late where its container had begun before, so their times come
-from the node's clock. `behind_s` of a line is the distance of that clock from the lab's plus the line's delay; the
-smallest value of all lines of a node is added to each of its lines.
+The time of an event is the time of its arrival here. It is later than the event by the API's own delay (milliseconds on kind);
+the event's detail contains the time that the API reports. The lines of a log may arrive late, if the container had begun
+before. So their times come from the clock of the container's node. To convert them, the smallest `behind_s` of all lines of the
+node is added: the seconds by which a line arrived here after its time by the node's clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rights that the lab needs on a cluster: (verb, group, resource, namespace).
+"""The rights that the lab needs on a Kubernetes cluster, as tuples (verb, API group, resource, namespace).
 
-`up remote` checks beforehand which of them you have. A run checks nothing: where a right is missing, the API server's
-403 names it.
+The command `up remote` checks beforehand which of these rights the user has. A run checks none of them. If a right is missing,
+the API server answers with status 403, and its message names the right.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The wait until applied objects are ready, and the reason where they are not.
+"""The wait until Kubernetes objects that were applied are ready, and the explanation of why an object is not ready.
 
-The reason comes from pods, their containers' states, their events and the end of their logs. A fault that waiting does
-not mend (an image that does not exist) ends the wait at once. A fault that may pass (no room on the nodes yet, a Route
-that a router refuses) ends it after PATIENCE_S seconds. What is only not done yet is waited for until the deadline.
+The explanation comes from the pods, the states of their containers, their events and the last lines of their logs. A fault that
+waiting cannot correct (such as an image that does not exist) ends the wait at once. A fault that may pass (such as no room on
+the nodes, or a Route that a router refuses) ends the wait after PATIENCE_S seconds. An object without such a fault is waited
+for until the deadline.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ NODE_REFUSES = "refused by the node"
 """The last words of manifests/clusters/node-tuning/tune.sh about a setting that the node does not take."""
 IMAGES = "`just up kind` brings the pinned images to kind; elsewhere the nodes must be able to pull them, or LAB_IMAGES=<file> names others"
 RETRIED = {"CrashLoopBackOff", "RunContainerError"}
-"""The reasons after which the kubelet tries again.
+"""The reasons after which the kubelet starts a container again.
 
-The container may only have been faster than what it needs, or the container runtime too busy to start it.
+The container may only have started before a service that it needs, or the container runtime was too busy to start it.
 """
 FATAL: Mapping[str, str] = {
     "ErrImagePull": IMAGES,

@@ -1,27 +1,29 @@
-"""A load of many generators, as k6-operator runs it: the TestRun, its runners and their life.
+"""A load that several k6 processes make together on a cluster, each in a separate pod (a runner).
+
+The load is described by a TestRun, the kind of object that k6-operator defines. An example, and the life of its runners:
 
     TestRun load-7, parallelism 2   →   pod load-7-1: k6 run … --execution-segment=0:1/2 --execution-segment-sequence=0,1/2,1 …
-    created  → pods that wait, every connection ready   → a sample begins anew, with them in it   → all start
-    all done → a last look at each                      → SIGTERM: they print their summaries     → Ran
+    created  → pods that wait, every connection ready   → the sample begins anew, with these pods   → all start
+    all done → a last snapshot of each                  → SIGTERM: they print their summaries       → GeneratorsOutput
 
-Where the cluster knows TestRuns, its k6-operator makes the runners and starts them. Elsewhere the lab does both, by the
-same manifest and ten seconds faster. What a generator did raises nothing: one that cannot be started, fails or hangs is
-a `GeneratorsOutput` like any other. LostError when the API server is gone.
+If the cluster has the kind TestRun, its k6-operator makes and starts the runners. Otherwise the lab does both, from the same
+manifest and ten seconds faster. A generator that cannot be started, fails or hangs raises no error: its load has a
+`GeneratorsOutput` like any other. LostError is raised if the API server does not answer.
 
-Facts of k6-operator that this file respects (source of 1.6.0; a trial of 1.6 with k6 2.2):
+Facts about k6-operator on which this file relies (source of 1.6.0; tried with 1.6 and k6 2.2):
 
-- Stages: an initializer, then N runner Jobs of one pod each, started `--paused`, then a starter that starts all by one
-  `curl -X PATCH` after the other. Default images come from registries, so all three get the lab's. The operator looks
-  at the initializer every 5 s, so a sample takes some 10 s more.
-- It adds `--quiet`, `--address=0.0.0.0:6565`, `--paused` and the segments to the arguments; `--address` must stay
-  unchanged.
-- Its probes query k6 over HTTP and restart a runner that is slow to answer under load. Here a probe only connects, and
+- It starts an initializer, then N runner Jobs of one pod each with `--paused`, and then a starter, which starts all runners one
+  after the other by `curl -X PATCH`. The default images come from registries, so all three get the lab's image. The operator
+  looks at the initializer every 5 s, so a sample takes some 10 s more.
+- It adds `--quiet`, `--address=0.0.0.0:6565`, `--paused` and the segments to the arguments; `--address` must stay unchanged.
+- Its probes query k6 over HTTP, and a runner that answers slowly under load is restarted. The lab's probes only connect, and
   rarely.
-- `separate` requires as many nodes as runners; the lab requests a preferred spread instead.
-- `cleanup: post` would remove the logs: the lab reads them, then deletes the TestRun, which owns everything it made.
-- A pod that it makes has no hostAliases: names of routes reach k6 as k6's own option `hosts`.
-- A runner `--linger`s when its part is done, until SIGTERM, so that what it used can still be read. Only then it prints
-  its summary.
+- `separate` requires as many nodes as runners. The lab requests that runners are spread over nodes if possible.
+- `cleanup: post` would remove the logs. So the lab reads them first, and then deletes the TestRun, to which everything else
+  belongs.
+- The pods that it makes have no hostAliases. So k6 gets the names of the routes' hosts by its own option `hosts`.
+- With `--linger`, a runner that has made its part of the load waits for SIGTERM, so that its resource use can still be read.
+  Only then it prints its summary.
 """
 
 from __future__ import annotations
@@ -77,11 +79,11 @@ _AFFINITY = {
         ]
     }
 }
-"""The affinity of runners: two on one node are better than a runner on the node of what is measured."""
+"""The affinity of runners: two runners on one node are better than a runner on the node of a proxy or backend."""
 START_S = 180.0
-"""The seconds from the request to runners that can begin.
+"""The seconds that runners may need until they are ready to start.
 
-With the operator they take three rounds of pods, whose image may have to be pulled.
+With k6-operator, three groups of pods start one after the other, and their image may have to be pulled.
 """
 GRACE_S = 30.0
 """The seconds that runners may take beyond the load's time and its last timeout, and to print their summaries."""

@@ -1,15 +1,19 @@
-"""CPU, memory and counters of pods while a sample is measured, and how full the machines under them were.
+"""The watch of a cluster during a sample (one measurement): CPU, memory and counters of pods, and how busy their machines were.
 
-Each container has a snapshot at both ends and every second. A machine is a kernel: several nodes of kind see the same
-CPUs and are one machine.
+A snapshot of each container is taken at the beginning and at the end of the sample, and every second in between. A machine is
+one kernel: several nodes of a kind cluster see the same CPUs, so they are one machine.
 
-The CPU seconds of a role come from its containers' own cgroups, read first and last, so processes that come and go are
-all in them. `OtherUsageSource` reports who else used the nodes. CPU time that nobody claims is the cluster's own (its pods,
-kubelet, runtime, kernel; on kind the lab itself, too): the counter `cluster/cpu_ms`, which invalidates no sample. On a
-full node a generator has nothing to spare, no matter what fills it; a proxy is only called full for its own work.
+The CPU seconds of a role (such as `proxy`) come from the cgroups of the role's containers. So they include processes that began
+or ended during the sample. `OtherUsageSource` measures the CPU that foreign programs used on the nodes. The rest of the used
+CPU time is the counter `cluster/cpu_ms`. It is the work of the cluster itself: its pods, kubelet, container runtime and kernel,
+and on kind also the lab. This rest makes no sample invalid.
 
-A lost pod is never hidden: `<role>/lost_pods` counts it. A machine whose container was lost before the end is not
-reported. When the generator's container is lost, or the look itself failed, leaving the watch raises the error.
+A generator on a full node has no CPU to spare, no matter which programs fill the node. A proxy counts as full only because of
+its own work.
+
+A lost pod is always reported, by the counter `<role>/lost_pods`. A machine is left out if the container in which its CPUs were
+read was lost. If the generator's container is lost, or a snapshot failed in an unexpected way, an error is raised when the
+watch is left.
 """
 
 from __future__ import annotations
@@ -176,7 +180,7 @@ class ContainerSampler:
         self.ended = True
 
     def there(self) -> None:
-        """Note that the container still exists with this ID, so that all snapshots so far are certainly of this container."""
+        """Note that the container still exists with this ID, so all snapshots so far are certainly of this container."""
         self._confirmed = len(self.snapshots)
 
     def restarted(self, error: LabError) -> None:
@@ -334,7 +338,10 @@ class Machine:
 
 
 def group_machines(samplers: Sequence[ContainerSampler]) -> list[Machine]:
-    """Return the machines on which the containers run, in the order in which the samplers first mention them."""
+    """Return the machines on which the containers run, in the order of the samplers.
+
+    A machine whose CPU times were not read at both ends of the sample is left out.
+    """
     by_boot: list[Machine] = []
     for boot_id in dict.fromkeys(sampler.container.boot_id for sampler in samplers):
         on_machine = [sampler for sampler in samplers if sampler.container.boot_id == boot_id]
@@ -499,7 +506,7 @@ class ClusterWatch:
         return self
 
     def _begin(self, places: Sequence[WatchedContainer]) -> None:
-        """Begin the watch of some containers with an opening snapshot of each; what was seen before is dropped."""
+        """Begin to watch some containers with a first snapshot of each, and drop everything that was recorded before."""
         containers = list(self._pool.map(lambda place: read_container_info(place.shell), places))
         self._samplers = make_samplers(places, containers)
         self._end_other_usage = self._other_usage(list(dict.fromkeys(place.node for place in places)))
@@ -509,10 +516,10 @@ class ClusterWatch:
 
     @contextmanager
     def beginning_anew(self, places: Sequence[WatchedContainer]) -> Iterator[None]:
-        """Begin the watch of the sample again, and drop everything that was seen before.
+        """Begin the watch again with further containers, and drop everything that was recorded before.
 
-        From now on further containers are watched, too. Their last snapshots are taken when the `with` block ends, so
-        that the containers may end afterwards.
+        The last snapshots of the further containers are taken when the `with` block ends. Afterwards these containers may
+        end.
 
         Args:
             places: The further containers, such as those of load generators that are ready to start.
@@ -557,14 +564,14 @@ class ClusterWatch:
                 self._look_at_all("meanwhile")
 
     def _find_new_containers(self, last: bool = False) -> None:
-        """Start to watch containers that have been created since the last call; call this before every look at the containers.
+        """Start to watch containers that have been created since the last call.
 
-        If a container was restarted, the shell reaches the new one. Without this call, a snapshot of the new container
-        could be taken for one of the old. A thread connects to each new container, because connecting takes time. A
-        container that does not answer yet is tried again a second later.
+        This must be called before the snapshots are taken. After a restart, a shell reaches the new container, so its
+        snapshot would be mistaken for one of the old container. A thread connects to each new container, because that
+        takes time. If a container cannot be read yet, another attempt is made a second later.
 
         Args:
-            last: Whether to wait now for the containers that have not answered yet.
+            last: Whether to wait now for the new containers to which a thread is still connecting.
 
         """
         if self._places_now is None:
@@ -629,7 +636,10 @@ class ClusterWatch:
         )
 
     def _compute_increase(self) -> dict[str, int]:
-        """Return the increase of each counter during the sample, and the number of lost containers as `role/lost_pods`."""
+        """Return the increase of each counter during the sample.
+
+        The result also has the number of lost containers as `role/lost_pods`, and the counters about foreign programs.
+        """
         increase, lost = Counter(_subtract_counts(*self._counted)), Counter[str]()
         for sampler in self._samplers:
             if sampler.lost is None:

@@ -1,23 +1,24 @@
-r"""A container's `sh`, kept open for many questions over one `kubectl exec`, and separate processes in the container.
+r"""A shell in a container that stays open for many commands, and separate processes in the container.
 
-A question takes milliseconds. The bytes that `run(["sysctl", "-n", "net.core.somaxconn"])` sends, and those that come
-back:
+All commands of a shell use one `kubectl exec`, so each takes only milliseconds. As an example, these are the bytes that
+`run(["sysctl", "-n", "net.core.somaxconn"])` sends, and the bytes that come back:
 
     ( exec 'sysctl' '-n' 'net.core.somaxconn' ) </dev/null; printf '%s %d\n' 5f2c… $?; printf '%s\n' 5f2c… >&2
     4096\n5f2c… 0\n     →  CompletedProcess(argv, 0, "4096\n", "")
 
-The mark is random and made for this question. The output is everything before it, whatever it ends with. A question
-cannot end the shell, because it runs in a subshell with empty stdin. This works with dash, bash and busybox's ash. The
-remote `sh` ends with its stdin.
+The mark (here `5f2c…`) is a random text, and is made anew for each command. The output is everything before the mark, even
+without a newline at its end. A command cannot end the shell, because it runs in a subshell with empty stdin. This works with
+dash, bash and busybox's ash. The `sh` in the container ends when its stdin ends.
 
-A separate process has a connection to itself, and lives no longer than the local process that stands for it. A watcher
-reads its stdin, which ends when the local kubectl or the lab ends. Then the process and everything that it started are
-killed, as is everything that it leaves running, and what LEFTOVERS matches (an API server before 1.30 does not notify
-the pod that a kubectl was killed).
+A separate process has its own connection, and ends at the latest when the local kubectl process that represents it ends. A
+watcher in the container reads the connection's stdin, which ends when the local kubectl or the lab ends. Then the process and
+everything that it started are killed. Programs that the process leaves running at its own end are killed, too. An API server
+before 1.30 does not notify the pod that a kubectl was killed. For this case the script LEFTOVERS kills what a crashed lab has
+left running.
 
-Files reach the process as a tar archive at the beginning of stdin. If it fails, kubectl adds `command terminated with
-exit code N` to the error output. A line on stdin starts the process (`Held`), so that the connection, which takes a
-tenth of a second, can be made before. The container needs sh and setsid, and for files mktemp, head, tar and rm.
+Files reach a separate process as a tar archive at the beginning of stdin. A line on stdin starts the process (`HeldProcess`),
+so that the connection, which takes a tenth of a second, can be made before. If the process fails, kubectl adds `command
+terminated with exit code N` to the error output. The container needs sh and setsid, and for files mktemp, head, tar and rm.
 """
 
 from __future__ import annotations
@@ -276,7 +277,7 @@ class _Connection:
         self._received = (bytearray(), bytearray())
         self._ends = [-1, -1]  # the position of the mark in each of these, once it has arrived
         self._unsent, self._mark = b"", b""
-        """The mark of the open question; empty without a question."""
+        """The bytes that are not sent yet, and the mark of the command whose answer is awaited; empty if there is none."""
         self.pid = 0
 
     def ask(self, form: str, question: str, timeout_s: float) -> tuple[int, str, str] | None:

@@ -1,13 +1,16 @@
-"""A snapshot of a container by its own `sh`: the script that is sent, and the parsed answer.
+"""Snapshots of a container's processes and files: the script that the container's own `sh` runs, and the parsing of its output.
 
-    @/proc/uptime                     the shell prints every file after its name, and for processes and threads the
-    25211.42 48123.90                 lines of /proc/PID/stat
+The script prints every file after its name, and the lines of /proc/PID/stat for processes and threads. A part of an output, and
+its snapshot:
+
+    @/proc/uptime
+    25211.42 48123.90
     @processes
     1 (page) S 0 1 1 …           →   Snapshot(uptime_s=25211.42, processes={1: ProcessTimes("page", …)}, …)
 
-The snapshot must not become what is measured. No program is started where few processes run (from `MANY` on, one `cat`
-is cheaper). At both ends of a sample, everything else is read outside of the interval that the CPU readings enclose. The
-shell and its children are left out.
+A snapshot must not disturb the measurement. So the script starts no program if few processes run; with more than `MANY`, a
+single `cat` is cheaper. At the beginning and the end of a sample (a single measurement), everything else is read outside of the
+interval between the two readings of the CPU use. The shell and its children are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Progress lines of `up` and `down`: one line per finished step, with its duration in seconds.
+"""Progress lines of the commands `up` and `down`: one line per finished step, with its duration in seconds.
 
-A module apart, because kind and remote clusters share it.
+Both kinds of clusters (kind and remote) use this module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A variant that is up and answers on a cluster: the way for load, its processes, and access to its containers."""
+"""A variant (a proxy and its backend, in one configuration) that is up on a cluster, and the access to it.
+
+It has the addresses to which load is sent, the processes in the pods, and shells in which commands run inside the containers.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ SETTLED_S = 0.5
 Then the workers of its first configuration have ended.
 """
 CONNECT_S = 0.25
-"""The seconds for one try: a lost first packet is sent again after a second, so another try is sooner."""
+"""The seconds for one attempt to connect. A lost first packet is sent again after a second, so a new attempt is faster."""
 _PARENTS = rf"""
 for p in /proc/[0-9]*; do
   IFS= read -r line <$p/stat || continue
@@ -117,7 +120,7 @@ class ClusterSystem(Changes):
         check: Callable[[], None],
         inventory: Inventory | None = None,
     ) -> None:
-        """Take the pods that are ready now as the system's pods; call this after the variant has come up.
+        """Store the pods that are ready now as the system's pods; call this after the variant has come up.
 
         Args:
             api: The cluster.
@@ -298,10 +301,9 @@ class ClusterSystem(Changes):
 
     @lost_without_right()
     def spawn(self, role: Role, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a helper program next to a role's first pod, and return the local kubectl process.
+        """Start a helper program in an ephemeral container of a role's first pod, and return the local kubectl process.
 
-        The program runs in an ephemeral container of the pod. It ends when the local process ends, or when `close` is
-        called.
+        The program ends when the local process ends, or when `close` is called.
 
         Args:
             role: The role, such as `proxy`.
@@ -312,7 +314,10 @@ class ClusterSystem(Changes):
         return self._helpers[-1]
 
     def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None:
-        """Do nothing: `check_variant` refuses every load point with a slow or delayed link, which cannot be made on a cluster."""
+        """Do nothing, because the client's link cannot be slowed down or delayed on a cluster.
+
+        A load point that requires this was already refused by `check_variant`.
+        """
 
     def watch(self) -> Watch:
         """Return a context manager that watches the CPU, memory and counters of every role while its `with` block runs."""
@@ -413,9 +418,10 @@ class ClusterSystem(Changes):
         return build_pod_records([pod for role in ROLES for pod in self._list_pods(role)])
 
     def processes(self, role: Role) -> list[int]:
-        """Return a number for each process of a role; `lab` means this process, and `generator` the generator's pod.
+        """Return a number for each process of a role, in all its pods.
 
-        In a role with several pods, the numbers are made unique. So they are not always process ids.
+        For the role `lab` it is the id of this process alone. For `generator` the processes are those in the generator's
+        pod. If a role has several pods, the numbers are made unique, so they are not always process ids.
         """
         if role == "lab":
             return [os.getpid()]
@@ -431,7 +437,7 @@ class ClusterSystem(Changes):
     def renew(self) -> Renewed:
         """Reload the proxy's configuration unchanged, and return when only new worker processes serve.
 
-        As the proxy's controller does it, a signal (SIGHUP) is sent to the proxy's master process.
+        A signal (SIGHUP) is sent to the proxy's master process, as the proxy's controller does.
 
         Returns:
             The processes that began and ended, and the seconds that this took.
@@ -472,7 +478,7 @@ class ClusterSystem(Changes):
         }
 
     def unapplied(self) -> Sequence[str]:
-        """Return an empty list, because a cluster applies all limits in the manifests."""
+        """Return the limits in the manifests that were not applied: an empty list, because a cluster applies all of them."""
         return []
 
     def exec(self, role: Role, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:

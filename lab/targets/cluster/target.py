@@ -1,6 +1,7 @@
-"""A cluster as a target: it takes the lab's place there once, and brings up each variant by the API server's means.
+"""A Kubernetes cluster as a target (a place where variants run and are measured), for the targets kind and remote.
 
-The targets kind and remote differ in how they reach the cluster, and in what can be seen of its machines from here.
+It acquires the right to measure on the cluster once, and then starts each variant through the API server. The two targets
+differ in how they reach the cluster, and in how much of its machines can be observed from here.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ OPEN_FILES_CHECKS = {
 
 @dataclass
 class _Session:
-    """The connections and objects that a target holds on a cluster, from `ClusterTarget.check` to `ClusterTarget.close`.
+    """The connections and objects that a target has on a cluster, from `ClusterTarget.check` to `ClusterTarget.close`.
 
     Attributes:
         api: The client for the cluster's API server.
@@ -123,7 +124,7 @@ class ClusterTarget:
         return None
 
     def check(self) -> None:
-        """Take the cluster's lease, which keeps other processes of the lab away, and start the pod for load generators.
+        """Acquire the cluster's lease, which excludes other processes of the lab, and start the pod for load generators.
 
         Everything that an interrupted run has left is removed. A second call only checks that the lease is still held.
 

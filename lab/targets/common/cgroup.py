@@ -1,15 +1,16 @@
-"""The meaning of a cgroup's files, version 1 and 2: a process' group, its limits and counts; and of mount tables.
+"""Functions that parse the files of cgroups (version 1 and 2) and mount tables: a process's cgroup, limits and counts.
 
-The functions are pure: they take texts and return numbers. So the same rules serve the lab's own folders, a
-container on a cluster, and tests.
+The functions open no file: they get the text of a file, or a function that reads one. So the same functions can be
+used for the lab's own cgroups, for a container on a cluster, and in tests.
 
     4:memory:/kubepods/x   in /proc/PID/cgroup, with the mount
                            → CgroupPlace(version=1, …, folder="/sys/fs/cgroup/memory/kubepods/x")
     20000 100000           in cpu.max → 1/5 of a CPU
     31 22 8:1 /srv /var/log/lab rw shared:1 - ext4 /dev/sda1 rw,sync   in /proc/PID/mountinfo → a MountEntry
 
-The module never guesses: a group that no mount shows is a LookupError. The formats are documented in the kernel's
-Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst, the rounding in Kubernetes' pkg/kubelet/cm (MilliCPUToQuota).
+A cgroup that no mount shows raises a LookupError. The formats are documented in the kernel's
+Documentation/admin-guide/cgroup-v1 and cgroup-v2.rst. The rounding is that of Kubernetes' pkg/kubelet/cm
+(MilliCPUToQuota).
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def find_mount(table: Iterable[MountEntry], path: str) -> MountEntry | None:
 
 
 def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, mountinfo: str) -> CgroupPlace:
-    """Return the cgroup in which a process is, for one cgroup controller.
+    """Return the cgroup that a process belongs to, for one cgroup controller.
 
     Args:
         controller: The name of the cgroup controller: `cpu`, `memory` or `cpuacct`.
@@ -156,7 +157,7 @@ def find_group(controller: CgroupController | Literal["cpuacct"], cgroup: str, m
 
 
 def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
-    """Parse a limit from a manifest (such as `200m` or `64Mi`) into CPUs or bytes, rounded as the kernel will keep it.
+    """Parse a limit from a manifest (such as `200m` or `64Mi`) into CPUs or bytes, rounded as a kubelet rounds it.
 
     A CPU limit is rounded up to whole thousandths of a CPU. It is at least `MIN_QUOTA_US` microseconds per period of
     `PERIOD_US`. A memory limit is rounded up to whole bytes.
@@ -180,9 +181,9 @@ def parse_requested_limit(controller: CgroupController, text: str) -> Fraction:
 def list_limit_writes(version: int, controller: CgroupController, value: Fraction | None) -> list[tuple[str, str]]:
     """Return the cgroup files to write for a limit, as (file name, text) in the order of writing.
 
-    A memory limit also limits swap, so that the kernel does not swap memory out instead. On version 1, the limit of
-    memory plus swap is one page higher than the limit of memory. With two equal limits, Linux (tried with 6.18) would
-    not count hits of the memory limit.
+    A memory limit comes with a limit of swap, so that the kernel does not swap memory out. On version 1, the limit of
+    memory plus swap is one page (`MAX_PAGE_BYTES`) higher than the limit of memory. With two equal limits, Linux (tried
+    with 6.18) would not count hits of the memory limit.
 
     Args:
         version: The cgroup version, 1 or 2.
@@ -229,10 +230,10 @@ def parse_actual_limit(controller: CgroupController, text: str) -> Fraction | No
 
 
 def is_same_limit(controller: CgroupController, expected: Fraction | None, actual: Fraction | None) -> bool:
-    """Return whether the limit that the kernel shows is the requested one.
+    """Return whether the limit that the kernel shows is equal to the requested limit, up to the kernel's rounding.
 
-    The kernel keeps memory limits in whole pages of up to 64 KiB. So an actual memory limit may be smaller by less
-    than such a page.
+    The kernel rounds memory limits down to whole pages of up to 64 KiB. So an actual memory limit may be smaller by
+    less than such a page.
 
     Args:
         controller: `cpu` or `memory`.
@@ -290,7 +291,7 @@ def read_counts(version: int, controller: CgroupController, read: Callable[[str]
 
 
 def parse_usage_s(version: int, text: str) -> float:
-    """Parse the CPU seconds that a cgroup has used so far.
+    """Parse the content of a cgroup's usage file, and return the CPU seconds that the cgroup has used so far.
 
     >>> parse_usage_s(1, "250000000"), parse_usage_s(2, "usage_usec 1500000")
     (0.25, 1.5)

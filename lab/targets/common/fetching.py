@@ -1,8 +1,8 @@
-"""A function for one HTTP GET over an existing connection, with or without TLS: shared by the targets.
+"""A function that sends one HTTP GET over an open connection, with or without TLS, and returns the response.
 
-Certificates are not verified: the response records what the server presents. For a TLS handshake that includes the
-key exchange group (X25519, P-256, …). It is read from what the server sends in clear, because Python's ssl module
-does not report it before 3.15:
+Certificates are not verified: the response only records facts about the TLS handshake. One of these facts is the key
+exchange group (X25519, P-256, …). The group is read from the unencrypted bytes that the server sends, because Python's
+ssl module does not report the group before 3.15:
 
     ServerHello … 00 33 | 00 24 | 00 1d …    → "X25519"    TLS 1.3, the extension key_share (RFC 8446, 4.2.8)
     ServerKeyExchange 03 | 00 17 …           → "P-256"     TLS 1.2, a named curve (RFC 8422, 5.4)
@@ -23,7 +23,7 @@ from lab.model.endpoint import Endpoint, Response
 from lab.systems.manifests import certificates
 
 KEPT_BYTES = 1 << 16
-"""The received bytes that are kept at least: more than a server's handshake has, its certificates included."""
+"""The minimum number of received bytes that are stored: more than a server's handshake has, certificates included."""
 HANDSHAKE = 22
 """The type of a handshake record. Any other type means that keys have changed and nothing more is in clear."""
 SERVER_HELLO, SERVER_KEY_EXCHANGE = 2, 12
@@ -90,9 +90,9 @@ def fetch(
 
 
 class _RecordingSocket(socket.socket):
-    """A socket that keeps the first bytes that it receives, in the attribute `heard`.
+    """A socket that also stores the first bytes that it receives, in the attribute `heard`.
 
-    It takes over the connection of another socket object.
+    The constructor takes over the connection of another socket object, which can no longer be used.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -175,10 +175,9 @@ def _read_messages(handshake: bytes | bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def _find_extension(hello: bytes, number: int) -> bytes:
-    """Return the content of the extension with a number in a TLS ServerHello; empty if there is no such extension."""
-    extensions = hello[
-        34 + 1 + hello[34] + 5 :
-    ]  # the session id follows version and random; then come cipher, compression and a length
+    """Return the content of the extension `number` in a TLS ServerHello message; empty if there is no such extension."""
+    # The session id follows version and random; after it come cipher, compression and a length.
+    extensions = hello[34 + 1 + hello[34] + 5 :]
     while extensions:
         end = 4 + int.from_bytes(extensions[2:4])
         if int.from_bytes(extensions[:2]) == number:

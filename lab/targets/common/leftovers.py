@@ -3,8 +3,8 @@
     TCP: inuse 5 orphan 0 tw 12985 alloc 7 mem 1                  →  counts of /proc/net/sockstat
     0: 0100007F:B001 0200400A:0050 06 00000000:00000000 03:…      →  a row of /proc/net/tcp: one TIME_WAIT socket to 10.64.0.2:80
 
-A whole table is not read if the counts show that few sockets wait. Each table costs 5 ms of CPU time however short
-it is, because the kernel walks through all the hash buckets of all namespaces.
+A whole table is read only if the counts show many sockets in TIME_WAIT. Reading a table takes 5 ms of CPU time even if
+the table is short, because the kernel goes through the hash buckets of all namespaces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.base.files import read_text_if_readable
 from lab.systems.table import PASSING_PATTERN
 
 DETAIL_FROM = 100
-"""The number of TIME_WAIT sockets in a network namespace from which on they are counted by destination.
+"""The minimum number of TIME_WAIT sockets in a network namespace for which sockets are counted by destination.
 
 Fewer sockets are at most 0.4 % of the default port range and cannot matter.
 """
@@ -63,9 +63,9 @@ class Sockets:
 
 
 def parse_counts(sockstat: str) -> tuple[int, int]:
-    """Return the number of TCP sockets in all other states than TIME_WAIT, and the number in TIME_WAIT.
+    """Return two numbers of TCP sockets: those in use, and those in the state TIME_WAIT.
 
-    Listening sockets are included in the first number.
+    The sockets in use include listening sockets, but no sockets in TIME_WAIT.
 
     Args:
         sockstat: The text of /proc/net/sockstat, followed by that of sockstat6 if there is such a file.
@@ -82,7 +82,7 @@ def parse_counts(sockstat: str) -> tuple[int, int]:
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Parse the text of the sysctl ip_local_port_range (such as `32768 60999`) into its first and last port.
+    """Parse the text of the sysctl ip_local_port_range (such as `32768 60999`), and return the first and the last port.
 
     Raises:
         ValueError: The text has another form.

@@ -1,4 +1,4 @@
-"""Running a load generator: start it in the client's place, wait with a deadline, collect its output and use."""
+"""Functions that run load generators: they start them on the client's side, wait with a deadline, and collect output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ limit allows 60 s at 28,000 requests per second. This is more than oha reaches o
 The limit is not higher, because the local target holds the output in memory (tmpfs).
 """
 CUT_OUTPUT_BYTES = 64 * 2**10
-"""The bytes that are kept of an output beyond the limit: enough to see what it was."""
+"""The number of bytes that are read of an output beyond the limit: enough to see what the output was."""
 
 
 def make_environment(home: Path | str = "/nonexistent") -> Mapping[str, str]:
@@ -56,7 +56,9 @@ def make_environment(home: Path | str = "/nonexistent") -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorOutcome:
-    """The outcome of a load generator's process that has ended or was killed, or that could not be started.
+    """The outcome of one run of a load generator: its output, exit status and resource use.
+
+    The process has ended, was killed, or could not be started.
 
     Attributes:
         stdout: The output of the process.
@@ -107,9 +109,9 @@ def run_generator(
 ) -> GeneratorOutcome:
     """Run a load generator on the client's side of a system, and return its outcome.
 
-    The generator is killed if it has not ended a grace period after its planned time. A generator that cannot be
-    started, crashes, hangs or writes too much raises no error: its outcome shows it. Only faults of the lab itself are
-    raised.
+    The generator is killed if it still runs a grace period after its planned time. If the generator cannot be started,
+    crashes, hangs or writes too much, its outcome shows this and no error is raised. Only faults of the lab itself
+    raise errors.
 
     Args:
         system: The system that the load goes to.
@@ -210,11 +212,11 @@ def _prepare(job: GeneratorJob, lasting: ExitStack) -> Callable[[], _Running | G
 
 @contextmanager
 def _limit_files() -> Iterator[None]:
-    """Limit the size of the files that processes started in the `with` block can write, as a limit on their output.
+    """Limit how many bytes a process that is started in the `with` block can write to a file, such as its output.
 
-    The processes inherit the limit. The kernel ends (SIGXFSZ) any of these processes, or of their children, that
-    writes more. The limit is set before the start, because afterwards it could be too late on a busy machine. The lab
-    itself ignores that signal, as Python does.
+    The process and its children inherit the limit. The kernel ends a process that writes more (signal SIGXFSZ). The
+    limit is set before the start, because afterwards it could be too late on a busy machine. The lab itself ignores
+    that signal, as Python does.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     limit = OUTPUT_LIMIT_BYTES if hard == resource.RLIM_INFINITY else min(OUTPUT_LIMIT_BYTES, hard)

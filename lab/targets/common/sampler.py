@@ -1,13 +1,14 @@
-"""A sampler of CPU time, memory and kernel counters from /proc: at 1 Hz while a sample is measured, and at both ends.
+"""A sampler that reads the CPU time and memory of processes from /proc once a second while a measurement runs.
 
-Threads of the proxy and the backend are recorded as well if a process has several, as `pidstat -t` does.
+Counters of the kernel are read at the beginning and at the end of the measurement. Threads of the proxy and the
+backend are recorded as well if a process has several, as `pidstat -t` does.
 
-Process times come from the scheduler's nanosecond clock, which includes what ended threads used. (A sum over living
-threads would fall with each thread that ends.) Thread times come from the thread's schedstat. Where the kernel does
-not keep these times, clock ticks are used.
+Process times come from the scheduler's nanosecond clock, which includes the use of ended threads. (A sum over living
+threads would fall with each thread that ends.) Thread times come from the thread's schedstat. If the kernel does not
+report these times, clock ticks are used.
 
-Processes that are not the lab's are read from the host's /proc, which the lab hands into its namespaces as an open
-folder (`find_host_proc`). Kernel threads do not count as such processes, because they carry the packets of the load.
+Processes that are not the lab's are read from the host's /proc, which is passed into the lab's namespaces as an open
+folder (`find_host_proc`). Kernel threads do not count as such processes, because they process the packets of the load.
 When a process ends, its CPU time is added to that of the parent that waits for it. So the sum over all processes and
 their ended children includes every ended process that a parent waited for.
 """
@@ -179,7 +180,7 @@ class Sampler:
             self._look()
 
     def _look(self) -> None:
-        """Record the present resource use of every process, and of each thread of the roles whose threads are watched."""
+        """Record the present resource use of every process; for the roles in ROLES_WITH_THREADS, also that of each thread."""
         elapsed_s = time.monotonic() - self._ends[0].monotonic_s
         first = not self._first
         for role, pids in self._processes().items():
@@ -372,9 +373,9 @@ def other_processes_s() -> float | None:
 def find_busiest(during_s: float = 0.5) -> dict[str, float]:
     """Return how many CPUs each foreign process uses now, by process name, the busiest first.
 
-    A process is foreign if it is neither a kernel thread nor part of the lab. The result is empty if processes cannot
-    be seen. A use of more CPUs than the machine has is left out: it appears when a parent has waited for an ended
-    child, whose CPU time is much older.
+    A process is foreign if it is neither a kernel thread nor part of the lab. The result is empty if the machine's
+    processes cannot be seen. A use of more CPUs than the machine has is left out. It appears when a parent has waited
+    for an ended child, because the child's whole CPU time is then added to the parent's.
 
     Args:
         during_s: The seconds between the two readings that are compared.
@@ -402,7 +403,7 @@ class HostProcess:
         start: The start time in clock ticks since the boot. It distinguishes the process from a later one with the
             same id.
         title: The command name.
-        cpu_s: The CPU seconds that the process has used, with those of ended children that it has waited for.
+        cpu_s: The CPU seconds of the process, including those of ended children that it has waited for.
 
     """
 
@@ -413,7 +414,7 @@ class HostProcess:
 
 
 def host_processes(proc: str) -> Mapping[int, HostProcess]:
-    """Return all processes in a /proc folder, by process id.
+    """Return all processes that a /proc folder shows, by process id.
 
     A process that ends during the reading is left out.
 
@@ -470,7 +471,7 @@ def _select_one_per_network(pids: Sequence[int]) -> list[int]:
 
 
 def sent_bytes(pid: int | str) -> int | None:
-    """Return how many bytes the network namespace of a process has sent so far, without the loopback.
+    """Return how many bytes the network namespace of a process has sent so far, without those over the loopback.
 
     The result is None if the process is gone, or if the namespace has no interface but the loopback.
     """

@@ -1,7 +1,7 @@
-"""Temporary folders that disappear with the process that made them, however it ends.
+"""Temporary folders that are removed even if the process that made them is killed: the next lab process removes them.
 
-The maker holds a lock on its folder for as long as it lives, and the kernel releases the lock however the process
-dies. So an unlocked folder belongs to a dead lab, and the next lab removes it.
+The process that makes a folder also locks it. The kernel releases the lock when the process ends, in whichever way. So
+an unlocked folder belongs to a process that has ended, and may be removed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PREFIX = "lab-scratch-"
 def make_scratch_folder() -> Iterator[Path]:
     """Make a new folder for scratch files below TMPDIR, yield its path, and remove the folder after the `with` block.
 
-    On the local target, TMPDIR lies in the lab's private /run, which disappears with the lab however the lab ends.
-    Code that writes into the folder should wrap the writes in `writing(…, "TMPDIR")`, which reports their failures.
+    On the local target, TMPDIR is in the lab's private /run, which disappears when the lab ends. Code that writes into
+    the folder should wrap the writes in `writing(…, "TMPDIR")`, which reports their failures.
 
     Raises:
         StoreError: The folder cannot be made.
@@ -45,7 +45,10 @@ def make_scratch_folder() -> Iterator[Path]:
 
 @cache
 def sweep(place: Path) -> None:
-    """Remove the scratch folders that this user's ended lab processes left in a folder; a second call for the folder does nothing."""
+    """Remove the scratch folders that ended lab processes of this user have left in the folder `place`.
+
+    A second call for the same folder does nothing.
+    """
     for path in place.glob(f"{PREFIX}*"):
         with suppress(OSError):  # the folder disappeared in the meantime
             if path.lstat().st_uid == os.geteuid():
@@ -54,7 +57,7 @@ def sweep(place: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LockedFolder:
-    """A folder that this process holds a lock on, which shows other lab processes that the folder is in use.
+    """A folder that this process has locked; the lock shows other lab processes that the folder is in use.
 
     The kernel releases the lock when this process ends.
 

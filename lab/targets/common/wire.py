@@ -1,7 +1,8 @@
-"""A client that sends a request exactly as its bytes are, and reads the answer without any library that would normalise it.
+"""A client that sends the bytes of an HTTP request unchanged, and parses the answer without an HTTP library.
 
-Every request has its own connection. After the answer, a second request on the same connection shows whether the connection is kept:
-that is certain, where waiting for the end of a connection depends on the time waited.
+A library would normalise both. Every request has its own connection. After the answer, a second request is sent on the
+same connection, to find out whether the server keeps the connection open. To wait for the end of the connection would
+be less reliable, because the result would depend on the length of the wait.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TIMEOUT_S, CONTINUE_S = 2.0, 0.5
 NO_ANSWER = "no answer"
 """The beginning of the error of an answer that did not come in time."""
 KEPT_HEADER = "X-Lab-Kept"
-"""The header of the request that shows whether a connection is kept: a backend's record of it counts for nothing."""
+"""The header that marks the second request, which only tests the connection; the backend's record of it is ignored."""
 _END = b"\r\n\r\n"
 
 Connect = Callable[[bool], socket.socket]
@@ -61,7 +62,7 @@ class _Stream:
         return taken
 
     def until(self, mark: bytes) -> bytes:
-        """Remove the bytes up to and including a mark (a given sequence of bytes) from the stream, and return them without the mark."""
+        """Remove all bytes up to the end of the byte sequence `mark` from the stream; return them without the mark."""
         return self.take(lambda data: data.find(mark) + len(mark) if mark in data else -1).removesuffix(mark)
 
     def exactly(self, number: int) -> bytes:
@@ -72,7 +73,8 @@ class _Stream:
 def exchange(connect: Connect, request: RawRequest) -> Answer:
     """Send a raw HTTP request on a new connection and return the answer.
 
-    A failure raises no error: its description is in `Answer.error`.
+    A failure raises no error: its description is in `Answer.error`. If the request has no head, only the connection
+    and its TLS handshake are made.
 
     Args:
         connect: The function that opens the connection; its argument is True for the port with TLS.
@@ -182,7 +184,10 @@ def _read_body(stream: _Stream, request: RawRequest, answer: Answer) -> tuple[by
 
 
 def _is_kept(request: RawRequest, stream: _Stream) -> bool:
-    """Return whether the server keeps the connection open: a second request is sent on it, and any answer counts."""
+    """Send a second request on the connection, and return whether the server sends anything more.
+
+    If it does, the server has kept the connection open.
+    """
     stream.deadline = time.monotonic() + TIMEOUT_S
     head = f"GET / HTTP/1.1\r\nHost: {request.host}\r\n{KEPT_HEADER}: 1\r\nConnection: close\r\n\r\n"
     _send(stream.sock, head.encode("latin-1"))

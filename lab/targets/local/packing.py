@@ -1,11 +1,11 @@
-"""Images of pinned programs for a kind cluster that reaches no registry.
+"""Functions that build substitutes of published images, for a kind cluster that cannot reach a registry.
 
-An image whose content is a single program is replaced by that program on a base image that is available locally:
+An image that contains a single program is replaced by this program on a base image that is available locally:
 
     docker.io/library/NAME:v3.7.15   →   lab/NAME:3.7.15-0f93c1…, the locked wheel's program on the available Debian
 
-Replaced are those images of `manifests/images/images.yaml` that a variant on kind runs, and whose program the lab
-fetches or builds in that version (`lab.systems.programs`). An image that is more than a program is not among them.
+An image of `manifests/images/images.yaml` is replaced if a variant on kind runs it, and if the lab can fetch or build
+its program in the same version (`lab.systems.programs`). Images that contain more than a program are not replaced.
 """
 
 from __future__ import annotations
@@ -54,32 +54,25 @@ def pack(base: str) -> dict[str, str]:
 def _find_programs() -> Iterator[tuple[str, Program]]:
     """Yield (short name, program) for each pinned image that a root variant uses and that a single program can replace.
 
-    A root variant is one without a baseline. The lab fetches or builds the program in the image's version.
-    """
-    used = _find_used_images()
-    for short, reference in images.read_pinned().items():
-        repository, tag = images.split_reference(reference)
-        if reference in used:
-            module = system.module if (system := find(repository)) else ""
-            if (program := programs.provide_image_program(short, tag.removeprefix("v"), module)) is not None:
-                yield short, program
-
-
-def _find_used_images() -> set[str]:
-    """Return the references of the images in the containers of all root variants that run on the target `kind`.
-
-    A root variant is one without a baseline. Variants with a baseline are not read: the few images that their
-    components add (such as `python`) are missing.
+    A root variant is a variant without a baseline that runs on the target `kind`. Other variants are not read, so the
+    few images that their components add (such as `python`) are missing. The lab fetches or builds the program in the
+    image's version.
     """
     roots = (name for name in variant_names() if load_overlay(name).baseline is None)
     variants = (variant for variant in map(load_variant, roots) if TARGET in (variant.only_on or (TARGET,)))
-    return {
+    used: set[str] = {
         container["image"]
         for variant in variants
         for obj in objects.flatten(objects.lay_over_for_cluster(variant.manifests))
         if objects.pod_template(obj) is not None
         for container in objects.pod_spec(obj)["containers"]
     }
+    for short, reference in images.read_pinned().items():
+        repository, tag = images.split_reference(reference)
+        if reference in used:
+            module = system.module if (system := find(repository)) else ""
+            if (program := programs.provide_image_program(short, tag.removeprefix("v"), module)) is not None:
+                yield short, program
 
 
 def _compute_digest(base: str, program: Path) -> str:

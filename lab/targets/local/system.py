@@ -1,4 +1,4 @@
-"""A variant that is up and answering on the local target: the address for load, its processes, and access to them."""
+"""A running system (variant) on the local target: its address for load, its processes, and methods to change it."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class LocalSystem:
                 self._delay = begin_delay(links, delay_ms, self._pin("lab", ()))
 
     def watch(self) -> Sampler:
-        """Return a sampler that measures the resource use of every role while it is entered.
+        """Return a sampler, a context manager that measures the resource use of every role during its `with` block.
 
         Processes of the control plane, even those in a proxy's container, count for a separate role `control`.
         """
@@ -493,7 +493,7 @@ class LocalSystem:
             return False
 
     def restarts(self) -> Mapping[str, int]:
-        """Return how often each container was restarted, by `pod/container`."""
+        """Return how often each container was restarted: `pod/container` → number."""
         return {f"{runner.pod.name}/{runner.container.name}": runner.restarts for runner in self._list_runners()}
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
@@ -501,7 +501,7 @@ class LocalSystem:
         return self.routing.deployed()
 
     def unapplied(self) -> Sequence[str]:
-        """Return a text with the reason for each limit of the manifests that could not be applied."""
+        """Return one text for each limit of the manifests that could not be applied, with the reason."""
         return self.kubelet.groups.unapplied()
 
     def log_tail(self) -> str:

@@ -1,4 +1,4 @@
-"""The local target: real processes in network namespaces, started from the same manifests as on the other targets."""
+"""The target `local`: real processes in network namespaces, started from the same manifests as on the other targets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_if
+from lab.base.files import read_text_if_readable
 from lab.disturbances.backends import Backends
 from lab.disturbances.kill import Kill
 from lab.disturbances.startup import Startup
@@ -45,7 +46,7 @@ DEADLINE_S = 60.0
 A gateway with a hundred routes takes 20 s on a CPU that no other process uses.
 """
 HOW_TO_LIMIT = "`just doctor` tries limits; or use --target kind"
-"""The remedy of an error for a limit that does not hold."""
+"""The remedy of an error for a limit that cannot be applied."""
 TOOLS = ("unshare", "nsenter", "setpriv", "taskset", "mount", "umount", "ip", "ss", "sysctl", "hostname", "env", "sh")
 """The programs that the target runs in addition to the proxies; `just doctor` checks the same list."""
 PACKAGES = "apt-get install util-linux iproute2 procps hostname coreutils"
@@ -103,7 +104,7 @@ class LocalTarget:
         return [objects.pods]
 
     def fixed(self, container: Container) -> bool:
-        """Return whether the proxy in a container never gets other backends than those that it had at its start."""
+        """Return whether the proxy in a container always uses the backends that existed at its start."""
         system = table.find(container.repository)
         return system is None or system.control is None
 
@@ -189,6 +190,8 @@ class LocalTarget:
     def facts(self) -> Mapping[str, str]:
         """Return the facts that describe this target in a run's record, by name: versions, limits, and the CPUs of each role."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The kernel shows the size of the table once anything has used connection tracking.
+        conntrack_max = read_text_if_readable(services.CONNTRACK_MAX).strip() or "unknown"
         return {
             "target": "local: directive-equivalent, not the controller (no Lua, no API server)",
             "privilege": "root" if Path("/proc/self/uid_map").read_text().split()[1] == "0" else "user namespace",
@@ -198,7 +201,7 @@ class LocalTarget:
             "container_output": "tmpfs, cut to nothing beyond 64 MiB",
             "allocator": "the C library's (the controller's image preloads mimalloc)",
             "pod_sysctls": "net.ipv4.ip_unprivileged_port_start=0",
-            "service_nat": f"type LoadBalancer: nftables in a node's namespace, conntrack_max {services.conntrack_max()}",
+            "service_nat": f"type LoadBalancer: nftables in a node's namespace, conntrack_max {conntrack_max}",
             "client_sysctls": "net.ipv4.ip_local_port_range=1024 65535, net.ipv4.tcp_tw_reuse=1",
             **{f"cpus_{role}": cpus.format_list(numbers) for role, numbers in self.cpus().items()},
         }
@@ -223,7 +226,7 @@ class LocalTarget:
         return find(generator)
 
     def close(self) -> None:
-        """Do nothing: the target itself holds nothing, and each system removes what it used when it goes down."""
+        """Do nothing, because the target itself has nothing to release; each system cleans up when it ends."""
 
     def cpus(self) -> Mapping[Role, frozenset[int]]:
         """Return the numbers of the CPUs to which each role is pinned."""
@@ -249,7 +252,7 @@ class LocalTarget:
         objects = self.read(variant.manifests)
         disturbed = {point.disturbance is not None for point in points}
         if False in disturbed:
-            services.check_way(objects)  # else a NAT would be measured that the baseline's way does not have
+            services.check_way(objects)  # else several proxies would get a node's NAT, which the baseline lacks
         for changing in disturbed or {False}:
             bringup.check_objects(services.add_node_nat(objects, changing), self.cpus(), self.realise)
         bringup.try_out(objects, self.cpus(), self.realise)
@@ -349,15 +352,15 @@ class LocalTarget:
 
 @contextmanager
 def explained(routing: Routes) -> Iterator[None]:
-    """Add the complaints of the system's controllers to a MeasuringError that is raised in the `with` block.
+    """Add the controllers' own error messages to a MeasuringError that is raised in the `with` block.
 
-    The `with` block waits for a system to come up.
+    The `with` block waits for a system to come up. Without such messages the error stays as it is.
 
     Args:
-        routing: The component that passes routes to the proxies and knows what the controllers complain about.
+        routing: The component that passes routes to the proxies and can read the controllers' messages.
 
     Raises:
-        MeasuringError: The error that the `with` block raised, with the complaints.
+        MeasuringError: The error that the `with` block raised, with the messages.
 
     """
     try:
@@ -417,11 +420,11 @@ def vet_limits(objects: objects.Objects) -> None:
 
 
 def find_needs(disturbance: Disturbance) -> tuple[Role | None, bool]:
-    """Return what a target must be able to do so that a disruption can be made.
+    """Return the role whose CPU a disruption limits, and whether the disruption changes which backend pods are ready.
 
     Returns:
-        The role whose CPU the disruption limits, or None if it limits no CPU. And whether the disruption changes which
-        backend pods are ready (even a pod that is only stopped, because its readiness probe then fails).
+        The role, or None if the disruption limits no CPU. And True if the ready backend pods change. A backend pod that
+        is only stopped counts, too, because its readiness probe then fails.
 
     """
     match disturbance:

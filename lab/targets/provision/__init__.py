@@ -1,7 +1,7 @@
-"""The ways to get a cluster, in one table, and the files that describe the clusters.
+"""The providers of clusters (`PROVIDERS`): ways to create or prepare a Kubernetes cluster for measurements, and remove it.
 
-`kind` and `remote` import what they need when they are called, so that `--help` is quick. What a cloud sells is
-made and removed by a bash script around the cloud's own command line: `doks` around doctl, `eks-a1` around eksctl.
+`kind` and `remote` import their modules only when they are called, so that `--help` is quick. A cluster in a cloud is
+created and removed by a bash script that calls the cloud's command-line program: `doks` calls doctl, `eks-a1` eksctl.
 """
 
 from __future__ import annotations

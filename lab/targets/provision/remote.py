@@ -1,6 +1,6 @@
-"""The preparation of an existing cluster, `just up remote --context NAME`, and its undoing, `just down remote`.
+"""Functions that prepare the user's own cluster (`just up remote --context NAME`) and undo this (`just down remote`).
 
-The cluster is never guessed: without a named context there is none. The cluster itself is neither made nor removed.
+The user must name the kubeconfig context of the cluster. The cluster itself is neither made nor removed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def down(context: str | None, talk: Console) -> None:
 
 
 def _take_lease(api: Api, run: str, leaving: ExitStack) -> None:
-    """Take the cluster's lease, which keeps other processes of the lab away; closing the stack `leaving` releases it."""
+    """Acquire the cluster's lease, which keeps other lab processes away; it is released when `leaving` is closed."""
     lease = Lease(api, format_holder(run))
     lease.acquire()
     leaving.callback(lease.release)

@@ -1,8 +1,8 @@
-"""The read-backs: each check of a variant is compared with the running system before a sample counts.
+"""The read-backs: functions that read a variant's settings back from the running system, to check that they took effect.
 
 The read-backs are the same on all targets: everything is read through `System`, mostly by commands inside the role's
-container. Each family of checks has a module. Kinds that only one proxy system has are in that system's package
-(`lab.systems.table.READBACKS`). A value that cannot be read makes a reading that is not ok, with the reason.
+container. Each family of checks has a module. The kinds of checks of a single proxy system are in that system's package
+(`lab.systems.table.READBACKS`). If a value cannot be read, the reading is not ok and contains the reason.
 """
 
 from __future__ import annotations

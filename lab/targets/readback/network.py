@@ -1,21 +1,22 @@
-"""The kinds of checks of a pod's network, and the kinds that send real requests.
+"""The read-backs of a pod's network, such as sysctls, and the read-backs that send real requests, such as `routes`.
 
-In the pod's namespace: `sysctl` and `backlog`; `rps`, of its interfaces' queues; `ports`, of its outgoing connections;
-`entry`, the address that load is sent to. Of the whole node: `node`. Through the proxy: `routes` counts hosts,
-`termination` finds where TLS ends, `shards` counts the proxies that share the routes, `tls` reads the result of a
-handshake, `echo` reads a header as the backend received it. Of a proxy's own interface on its pod's loopback: `page`.
+Checks in the pod's network namespace: `sysctl`, `backlog`, `rps` (queues of the interfaces), `ports` (outgoing
+connections) and `entry` (the address that load is sent to). A check of the whole node: `node`. Checks by requests
+through the proxy: `routes` counts hosts, `termination` finds where TLS ends, `shards` counts the proxies that share the
+routes, `tls` reads a fact of the handshake, and `echo` reads a header as the backend received it. A check of the
+proxy's own HTTP interface on its pod's loopback: `page`.
 
-rps     the CPUs to which receive packet steering spreads each queue: `own` = those that the pod's processes may use
-        and that are online, else a list such as `0,4`. Every queue must have it (not the loopback's)
-ports   outgoing connections that are really made use only local ports of the range (`1024 65000`); a row of `ss -tan`:
+rps     the CPUs to which receive packet steering spreads each queue: a list such as `0,4`, or `own` for those online
+        CPUs that the pod's processes may use. Every queue must have the same CPUs; the loopback's do not count
+ports   the range that the local ports of real outgoing connections must be in (`1024 65000`); a row of `ss -tan`:
 
         ESTAB 0 0 10.64.0.4:40012 10.64.0.3:8080     →  an outgoing connection from port 40012: nothing listens on it
 
-        Meanwhile a large page is fetched through the entry, so that there is a connection even if the proxy keeps
-        none. If none is seen, the check is unreadable
-entry   `pod`: the address of the role's first pod itself. Else the address as it is, a Service's or a node's
-node    fs.file-max: /proc/sys; irqbalance: whether the service's process runs; irq-affinity: the CPUs that the
-        interrupts of the default route's interface go to
+        Meanwhile a large page is fetched through the proxy, so that there is a connection even if the proxy keeps
+        none open. If no connection is seen, the check is unreadable
+entry   the address that load is sent to: `pod` for that of the role's first pod, else the address of a Service or node
+node    a sysctl of the node, such as fs.file-max; or irqbalance: whether this program runs (`on` or `off`); or
+        irq-affinity: the CPUs that handle the interrupts of the default route's interface
 
 termination   certificate that the client sees   scheme that the backend reports (its X-Lab-Scheme header)
 none          none                               http
@@ -23,14 +24,15 @@ edge          not the backend's                  http
 reencrypt     not the backend's                  https
 passthrough   the backend's own                  https
 
-echo    {kind: echo, name: X-Forwarded-For, value: "203.0.113.7, 198.51.100.4, client"}: a header, as it arrived at
-        manifests/base/backend, of a request that seems to come from two proxies. `client` stands for the address
-        that opened the connection, `balancer` for that of the load balancer in front. `context`: further headers of
-        the request, `Name: value`, one per line. `absent`: the header did not arrive
-page    {kind: page, port: 8404, name: /server-info?config MaxKeepAliveRequests, value: "0"}: `name` is the path, and
-        after a blank the words with which a line begins; tags and a number of the line do not count. What follows
-        them is compared; several lines with different texts are all listed, and `absent` means no such line. So a
-        new proxy needs no special kind. An empty page is unreadable
+echo    {kind: echo, name: X-Forwarded-For, value: "203.0.113.7, 198.51.100.4, client"}: a request header as it arrived
+        at the backend (manifests/base/backend). The request has the headers of one that has passed two proxies. In the
+        value, `client` means the address that opened the connection, and `balancer` that of the load balancer in front.
+        `context` contains further headers of the request, `Name: value`, one per line. `absent` means that the header
+        did not arrive
+page    {kind: page, port: 8404, name: /server-info?config MaxKeepAliveRequests, value: "0"}: `name` contains the path
+        and, after a space, the words with which a line of the page begins. HTML tags and a line number are ignored. The
+        text after these words is compared; if several lines differ, all texts are listed. `absent` means that there is
+        no such line. So a new proxy needs no special kind. An empty page is unreadable
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do
   echo "queue $(cat "$queue")"
 done
 """
-"""The shell script that lists the pod's CPUs, the online ones, and the mask of each queue."""
+"""The shell script that prints the CPUs that the pod may use, the online CPUs, and the CPU mask of each queue."""
 NODE = r"""
 case $1 in
 irqbalance)
@@ -184,7 +186,7 @@ def _list_outgoing_ports(system: System, check: Check) -> set[int]:
     """Fetch a large page through the system, and return the local ports that the pod's outgoing connections use meanwhile."""
 
     def fetch() -> None:
-        with suppress(OSError):  # the canary detects a proxy that does not answer
+        with suppress(OSError):  # another check of the lab (the canary) detects a proxy that does not answer
             system.fetch(system.entry(), LARGE, LARGE_S)
 
     fetching = threading.Thread(target=fetch, name="ports", daemon=True)

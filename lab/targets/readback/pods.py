@@ -1,24 +1,19 @@
-"""The kinds of checks of a role's pods and of a container: its processes, its main process, and its disk.
+"""The read-backs of pods and containers: fields of pods, the processes of a container, and the place of its logs.
 
-Of a role's pods: `pods` counts those that run and are ready, `budget` reads how many a drain must leave, `pod` reads
-one of their fields. Of a container's processes: `limit`, `processes`, `affinity`. Of its main process:
-`environment`, `argument`, `configmap`, `quota`. Of its disk: `disk`.
+Checks of a role's pods: `pods` counts the ready pods, `budget` reads how many pods a drain must leave, and `pod` reads
+a field of the pods. Checks of a container's processes: `limit`, `processes`, `affinity`. Checks of its main process
+(PID 1 of the container): `environment`, `argument`, `configmap`, `quota`. A check of its disk: `disk`. All pods of a
+role must have the same value.
 
-The main process is the first of the container's process namespace, here as on a cluster. All pods of a role must
-agree.
-
-pod         a path of a field in Kubernetes' names, such as `spec.hostNetwork`; `[NAME]` is the element of a list with
-            that `name`: `spec.containers[proxy].livenessProbe.timeoutSeconds`. Values are written as in YAML (`true`,
-            `5`), the words of a command with a space between them
+pod         the path of a field with Kubernetes' names, such as `spec.hostNetwork`; `[NAME]` selects the element of a
+            list that has this `name`: `spec.containers[proxy].livenessProbe.timeoutSeconds`. Values are written as in
+            YAML (`true`, `5`), the words of a command with a space between them
 configmap   a key of the ConfigMap that the proxy's controller was started with (`--configmap=ingress-lab/controller`
-            of its command line), as it is in the API server now. This kind is for a key that changes nothing that the
-            proxy's configuration or a request would show; for any other key, its system's own kind is the stronger
-            check
-quota       read from the cgroup that the process is really in, wherever that is mounted, never from the requested
-            value
-disk        whether what is written below a path stays in `memory`, is `buffered`, or waits for the disk (`sync`). A
-            file's attribute S (`lsattr`) counts. A folder only passes it on to new files, so of a folder only the
-            filesystem counts
+            in its command line), as it is in the API server now. Use this kind only for a key that the proxy's
+            configuration and requests do not show; for any other key, a kind of the proxy system is the stronger check
+quota       a limit as the cgroup of the process shows it, wherever the cgroup is mounted; never the requested value
+disk        where data is written below a path: `memory`, `buffered` (the disk, later), or `sync` (the disk, at once).
+            For a file, its attribute S (`lsattr`) and the filesystem count; for a folder, only the filesystem counts
 """
 
 from __future__ import annotations
@@ -65,16 +60,16 @@ def _read_pod_field(system: System, check: Check) -> Reading:
 
 
 def look_up(pod: Mapping[str, Any], path: str) -> str:
-    """Return the value at a path in a pod's object, as text; `absent` if there is nothing at the path.
+    """Return the value at a path in a pod's object, as text; `absent` if there is no value at the path.
 
-    A list of strings becomes one text with blanks in between.
+    A list of strings becomes one text with a space between the strings.
 
     >>> look_up({"spec": {"containers": [{"name": "proxy", "tty": True}]}}, "spec.containers[proxy].tty")
     'true'
 
     Raises:
-        UnreadableError: `path` has another form than a path, or the value there is a mapping or a list of other
-            things.
+        UnreadableError: `path` does not have the form of a path, or the value is a mapping or a list that does not
+            consist of strings.
 
     """
     if not re.fullmatch(rf"(?:{_STEP.pattern})+", path):

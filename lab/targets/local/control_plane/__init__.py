@@ -1,1 +1,1 @@
-"""The work of a cluster's control plane while a system changes: pods that come and go, Services, routes, events."""
+"""Code that acts as a cluster's control plane while a system runs: pods that come and go, Services, routes, events."""

@@ -1,14 +1,15 @@
-"""The control plane's work while pods come and go: replicas of Deployments, endpoints, evictions, ports of a node.
+"""The local target's control plane: it creates, replaces and deletes pods while a system runs, and updates endpoints.
 
-There is one lock, and one path for everything that happens. A call of `end_pod`, the result of a probe, or a pod that
-is gone leads to a call of `_settle`. This method makes and deletes pods by the Deployment's rules (`replicas`), lets
-the Service's NAT follow the endpoints, and updates the proxies' configuration (`routing`). Only then does the kubelet
-end what must end, so no new connection goes to a pod that was ordered to end. Starting and ending a pod run in
-separate threads. A pod that could not be started is a fault that `check` raises.
+There is one lock. Every change leads to a call of `_settle`: a call such as `end_pod`, the result of a probe, or the
+end of a pod. `_settle` creates and deletes pods by the rules of their Deployment (`lab.systems.manifests.replicas`).
+It also passes the endpoints to the Service's NAT, and updates the proxies' configuration (`routing`). Only then does
+the kubelet end the deleted pods, so no new connection goes to a pod that was ordered to end. Pods start and end in
+separate threads. If a pod could not be started, `check` raises the error.
 
-    Deleted ── the pod terminates: it is no endpoint, unless its Service has no other (kube-proxy's terminating
-    endpoints)
-       ├────── its Deployment makes another (Created); it starts when no pod has its ports, not even a terminating one
+The events of a pod that is deleted:
+
+    Deleted ── the pod terminates: it receives new connections only if its Service has no other pod
+       ├────── its Deployment makes another pod (Created), which starts when all its host ports are free
        └ KUBELET_S ── Killing: preStop, stop signal, SIGKILL when the grace period is over ── Gone
 """
 
@@ -41,7 +42,7 @@ from lab.targets.local.sandbox.network import Network, as_measuring_error
 KUBELET_S = 0.05
 """The seconds from a pod's deletion to its kubelet's first action.
 
-In a cluster, a watch and a queue lie in between. Connections that were on their way arrive in this time.
+A cluster needs this time for a watch and a queue. Connections that were on their way arrive in this time.
 """
 
 START_S = 30.0
@@ -404,7 +405,7 @@ class ControlPlane:
     def _keep_fault(self) -> Iterator[None]:
         """Catch an error raised in the `with` block and store it, so that `check` raises it later.
 
-        The block mostly runs in a thread, where an error would reach nobody. Once `stop` was called, errors are
+        The block mostly runs in another thread, where an error would be lost. After a call of `stop`, errors are
         dropped.
         """
         try:
@@ -456,5 +457,5 @@ class LocalRecorder:
         return [event for event in self._log.events[slice(*self._ends)] if event.source != CONTAINER]
 
     def notes(self) -> Sequence[str]:
-        """Return an empty list: on this target the record of events has no limits that a reader must know."""
+        """Return an empty list, because the record of events is complete on this target and needs no notes."""
         return []

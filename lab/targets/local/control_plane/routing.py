@@ -1,8 +1,8 @@
-"""The routes and endpoints that the proxies know, while routes and endpoints change: configurations and reloads.
+"""The component that passes changes of routes and endpoints on to the proxies: it writes their files and reloads them.
 
-This module stands for the API server and a controller's watch in a cluster. A change is accepted at once. Each proxy
-has a queue (`ProxyFollower`): all changes that wait become one reload, at the shortest interval that its system allows
-between two reloads. How a proxy is reloaded is its system's matter: `control`.
+In a cluster, the API server and a controller's watch do this. A change is accepted at once. Each proxy has a thread
+(`ProxyFollower`) that turns all waiting changes into one reload. Between two reloads lies at least the interval that
+the proxy system requires. The proxy system also defines how its proxies are reloaded (`lab.systems.system.Control`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lab.targets.local.kubelet import bringup
 from lab.targets.local.kubelet.containers import LocalContainerProcess
 
 LOOK_S, REST_S = 0.003, 0.02
-"""The seconds between two looks while a configuration is loading, and while none is.
+"""The seconds between two looks at a proxy: while it loads a configuration, and at all other times.
 
-A recorded time may be late by so much.
+Recorded times may be late by this much.
 """
 ENDED_S = 0.5
-"""The seconds after a container's end within which the lab knows of this end."""
+"""The seconds within which the lab notices the end of a container."""
 
 
 class Routes(Protocol):
@@ -49,15 +49,15 @@ class Routes(Protocol):
 
     @property
     def note(self) -> str:
-        """The remark, stored with each sample (a single measurement), on how changes reach the proxy differently here than in a cluster.
+        """A remark for the record of each measurement: how changes of pods and routes reach the proxy on this target.
 
-        It is empty if changes reach the proxy in the same way as in a cluster.
+        The remark describes the difference from a cluster. It is empty if there is none.
         """
         ...
 
     @property
     def said(self) -> str:
-        """The proxies' messages about settings that they ignore, joined into one text; empty if there are none."""
+        """The messages of proxies or controllers about ignored settings, joined into one text; empty if there are none."""
         return ""
 
     def explained(self, fault: MeasuringError) -> MeasuringError:
@@ -73,7 +73,9 @@ class Routes(Protocol):
         """
 
     def equipped(self, context: Context, started: Realisation) -> Realisation:
-        """Return what a container is to be started with, plus what a cluster would add (such as a service account's token).
+        """Return the command, environment and files to start a container with, including additions that a cluster makes.
+
+        An example of such an addition is the token of a service account.
 
         Args:
             context: The container and its pod.
@@ -83,10 +85,10 @@ class Routes(Protocol):
         return started
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Register a container that is about to start: if it is a proxy, later changes of routes and endpoints are passed on to it."""
+        """Register a container that is about to start; a proxy then receives all later changes of routes and endpoints."""
 
     def leave(self, pod: Pod) -> None:
-        """Take note that a pod was ordered to end, so that changes of routes and endpoints are no longer passed on to it."""
+        """Stop passing changes of routes and endpoints on to a pod that was ordered to end."""
 
     def changed(self, ready: Sequence[Pod], addresses: Mapping[str, str]) -> None:
         """Inform the proxies which pods are ready now.
@@ -151,10 +153,10 @@ class Routes(Protocol):
 class FileRouting(Routes):
     """The component that passes routes and endpoints to proxies that read them from files.
 
-    It writes new files and reloads a proxy when routes or endpoints have changed; changes that wait become one reload.
-    `follow` begins this for one proxy just before the proxy's start, `leave` ends it when the proxy is to end, and
-    `stop` ends it for all proxies. If pods and routes may not change, it ends when the proxy serves its first
-    configuration.
+    When routes or endpoints have changed, new files are written and each proxy is reloaded. One thread per proxy does
+    this (`ProxyFollower`); changes that wait become one reload. `follow` starts the thread just before the proxy's
+    start, `leave` ends it when the proxy is to end, and `stop` ends all threads. If pods and routes may not change, a
+    thread ends when its proxy serves the first configuration.
     """
 
     def __init__(
@@ -180,9 +182,9 @@ class FileRouting(Routes):
         self.log, self._changing = log, changing
         self._first_backends, self._backends_changed = {pod.name for pod in initial.role("backend")}, False
         self._followers: list[ProxyFollower] = []
-        """The followers, those of ended proxies included, because their faults stay."""
+        """The threads of all proxies, including ended proxies, because their faults must be reported."""
         self._following, self._over = threading.Lock(), False
-        """A lock, and whether `stop` was called. A pod may still be starting then; it is not followed."""
+        """A lock, and whether `stop` was called. A proxy that is registered after this gets no thread."""
         self._renewable: list[tuple[LocalContainerProcess, Renew]] = []
         self._accepting = threading.Lock()
         self._fixed_proxies: set[str] = set()
@@ -195,9 +197,10 @@ class FileRouting(Routes):
 
     @property
     def note(self) -> str:
-        """The remark, stored with each sample (a single measurement), on how changes reach the proxies differently than in a cluster.
+        """A remark for the record of each measurement: how changes of pods and routes reach the proxies on this target.
 
-        It is empty if routes and pods may not change.
+        The remark describes the difference from a cluster. It is empty if there is none, or if routes and pods may not
+        change.
         """
         containers = [container for pod in self._objects.role("proxy") for container in pod.containers]
         notes = {system.note for item in containers if (system := find(item.repository)) is not None}
@@ -226,9 +229,9 @@ class FileRouting(Routes):
         return pids
 
     def follow(self, pod: Pod, process: LocalContainerProcess) -> None:
-        """Register a container that is about to start: if it is a proxy, changes of routes and endpoints are passed on to it.
+        """Register a container that is about to start; for a proxy, start the thread that passes changes on to it.
 
-        Nothing is passed on to a proxy whose configuration the lab cannot change while the proxy runs.
+        Some proxies get no thread, because the lab cannot change their configuration while they run.
         """
         container, system = process.container, find(process.container.repository)
         if pod.role != "proxy":
@@ -349,7 +352,7 @@ class FileRouting(Routes):
 class ProxyFollower(threading.Thread):
     """A thread that loads changed files into one proxy's container.
 
-    Several changes that wait become one reload. Between two reloads lies at least the interval that the image
+    Several changes that wait become one reload. Between two reloads lies at least the interval that the proxy system
     requires. An event `Reload` records when a reload began, and an event `Reloaded` when the new configuration served.
     If a reload fails, the proxy goes on with its old configuration, and the error is stored in `fault`.
     """
@@ -455,8 +458,8 @@ class ProxyFollower(threading.Thread):
         """Wait until the proxy serves a configuration that it is loading, and store in `load_s` how long the loading took.
 
         Returns:
-            True if it serves. False if, before, the container ended or was started again, or the proxy was no longer to
-            be followed (`over` is set).
+            True if the proxy serves the configuration. False if the container ended or was started again before that,
+            or if `over` was set.
 
         """
         while not self.control.serving(loading):

@@ -1,25 +1,27 @@
-"""The way into the proxy: directly to its pod, or through a node's NAT, if a LoadBalancer Service is in front.
+"""The network path from clients to the proxy: directly to its pod, or through a node's NAT, as a Service needs it.
 
-The way through a node is client ── node ── proxy pods. The client sends to the Service's own address. The node is a
-separate network namespace, so that probes do not pass it, and does what kube-proxy's nftables mode does there. A
-connection's first packet goes to one of the endpoints at random, and connection tracking sends the other packets
-the same way. Under externalTrafficPolicy Cluster the source becomes the node's address with a random port; under
-Local the pod sees the client's address. kube-proxy's two connection-tracking timeouts are set. A pod with
+If a Service of type LoadBalancer selects the proxy, the path is client ── node ── proxy pods. The client sends packets
+to the Service's address. The node is a separate network namespace with the NAT rules of kube-proxy's nftables mode;
+probes do not pass through it. The first packet of a connection goes to a random endpoint, and connection tracking sends
+the later packets there, too. With externalTrafficPolicy Cluster, the source becomes the node's address with a random
+port. With Local, the pod sees the client's address. kube-proxy's two connection-tracking timeouts are set. A pod with
 hostNetwork is reached directly, and so is a pod behind any other kind of Service.
 
 Not modelled are a balancer in front of the node, a second node, session affinity, source ranges, node ports, and
 kube-proxy's size of the conntrack table (the machine's size applies, see the facts).
 
-While pods come and go (`changing`), every Service of the proxy has such a node in front; with a ClusterIP the
-client's address is kept. A hostPort always has one, as the NAT of a CNI's portmap. `follow` sends new connections
-to the current endpoints; established connections stay with their pod, as with kube-proxy. The rules change at once,
-while a cluster takes some 0.1 to 1 s. A Service without any endpoint refuses connections.
+If pods may come and go (`changing`), every Service of the proxy has such a node in front, and with a ClusterIP the pod
+sees the client's address. A proxy with a hostPort always has such a node, like the NAT of the CNI plugin portmap.
+`follow` sends new connections to the current endpoints; established connections stay with their pod, as with
+kube-proxy. The rules change at once; a cluster needs some 0.1 to 1 s. A Service without any endpoint refuses
+connections.
 
-Under Cluster all clients share one address. With a connection per request, a port is soon used again for another
-client. Its SYN meets the proxy's TIME-WAIT with other timestamps (TcpExtPAWSTimewait) and is sent again after 1 s.
-A cluster behaves the same, and this is why the rate of a long run in close mode falls.
+With externalTrafficPolicy Cluster all clients share one address. If each request has its own connection, a port is soon
+used again for another client. If the proxy still has the earlier connection in TIME-WAIT with other timestamps, it
+drops the new SYN (TcpExtPAWSTimewait), which is sent again after 1 s. A cluster behaves in the same way. For this
+reason the rate of a long run without keep-alive falls.
 
-The kernel does this work in softirq on the CPU of the sender: for requests the generator's, for responses the
+The kernel does this work in softirq on the CPU of the sender: for requests on the generator's, for responses on the
 proxy's.
 """
 
@@ -34,14 +36,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.base.errors import NotMeasurableError, UsageError, refuse_if
-from lab.base.files import read_text_if_readable
 from lab.systems.manifests.objects import Objects, Service
 from lab.systems.manifests.pods import Pod
 from lab.targets.common.sampler import network_counters
 from lab.targets.local.sandbox.network import CLIENT, End, Network, NetworkPlace, call_in, run_ip, write_sysctls
 
 NODE = "node"
-"""The name of the node's place."""
+"""The name of the node's place (network namespace)."""
 ADDRESS = "10.65.0.1"
 """The address of the Service, or of the first one if several routers have a Service each (`address_of`).
 
@@ -63,7 +64,7 @@ _MARK = "0x4000"
 
 
 def add_node_nat(objects: Objects, changing: bool) -> Objects:
-    """Return the objects with a node's NAT in front of the proxy, if one is needed and there is none yet.
+    """Add a node's NAT in front of the proxy to the objects, if a NAT is needed and missing, and return the objects.
 
     Such a NAT does what kube-proxy does on a node. It is needed if pods may come and go, if there are several proxy
     pods, or if a proxy pod has a hostPort. There are two exceptions: a proxy on the host network needs it only if pods
@@ -123,7 +124,7 @@ def address(objects: Objects, net: Network, role: str, port: str = "http", by: s
         net: The network.
         role: The role, such as `proxy`.
         port: The name of the Service's port; if no port has this name, the first port is used.
-        by: The name of the Deployment, if the routes are divided among proxies of several Deployments. None takes the
+        by: The name of the Deployment, if the routes are divided among proxies of several Deployments. None means the
             first pod of the role.
 
     Raises:
@@ -245,14 +246,6 @@ def counters(net: Network, objects: Objects) -> Mapping[str, int]:
     return {f"{NODE}/{name}": value for name, value in values.items()}
 
 
-def conntrack_max() -> str:
-    """Return the size of the machine's connection-tracking table, as text; `unknown` if the kernel shows none.
-
-    The kernel shows it once anything has used connection tracking.
-    """
-    return read_text_if_readable(CONNTRACK_MAX).strip() or "unknown"
-
-
 def rules(net: Network, objects: Objects) -> str:
     """Return the nftables rules of the node's NAT, in the form that `nft -f` reads."""
     return _RULES.format(dnat="\n".join(_make_dnat_rules(net, objects, objects.role("proxy"))), mark=_MARK)
@@ -299,9 +292,9 @@ def nft(text: str, place: NetworkPlace | None = None) -> None:
 
 @functools.cache
 def find_nft_fault() -> str | None:
-    """Return the reason why the NAT of Services (nftables rules) does not work on this machine.
+    """Load nftables rules as a test, and return the reason why the NAT of Services does not work on this machine.
 
-    Rules are loaded as a test, the first time that this function is called.
+    The test is made only by the first call; later calls return the same result.
 
     Returns:
         The reason; MISSING if the program `nft` is missing; None if the NAT works.
@@ -321,7 +314,7 @@ def find_nft_fault() -> str | None:
 
 
 def check_way(objects: Objects) -> None:
-    """Check that clients will be able to reach the proxies in the way that the objects require.
+    """Check that this target can connect clients to the proxies as the objects require, such as through a Service's NAT.
 
     Raises:
         UsageError: There are several proxy pods, and they have no NAT in front or use host ports. Or the program `nft`

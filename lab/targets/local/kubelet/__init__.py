@@ -1,1 +1,1 @@
-"""Pods as processes: started from objects, probed, restarted, and ended in time."""
+"""Code that runs pods as processes on this machine: it starts, probes, restarts and ends their containers."""

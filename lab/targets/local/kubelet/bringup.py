@@ -1,4 +1,4 @@
-"""The way from objects to running pods: addresses, volumes, what each container is started with, and the removal."""
+"""Functions that prepare pods from Kubernetes objects: checks, network links, volumes, commands, and the removal."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ from lab.targets.local.sandbox.network import Network, NetworkPlace
 PODS = STATE / "pods"
 """The folder of all pods' folders."""
 OWN_IMAGES = ("lab/events-backend", "lab/grpc-backend", "lab/websocket-backend")
-"""The images of the lab's own backends for streams of events, gRPC calls and WebSockets, in no registry; here their programs run."""
+"""The images of the lab's own backends for streams of events, gRPC calls and WebSockets.
+
+No registry has these images; on this machine the programs themselves run.
+"""
 
 
 def realise(context: Context) -> Realisation:
     """Return the command, environment and files to start instead of a container's image.
 
-    They come from the proxy system that the image belongs to. For the lab's own backend for streams of events, the
-    command is the lab's program. For any other image, and for a load balancer's pod, they come from the container's
+    For the image of a proxy system, the proxy system provides them. For one of the lab's own backends (OWN_IMAGES), the
+    command is the backend's program. For any other image, and for a load balancer's pod, they come from the container's
     manifest.
 
     Raises:
@@ -58,17 +61,17 @@ def realise(context: Context) -> Realisation:
 
 
 def refuse_other_version(container: Container) -> None:
-    """Refuse a container whose image has another tag than the pinned one.
+    """Refuse a container whose image has a tag that differs from the tag of the pinned image.
 
-    Here one and the same program runs instead of the image, whatever its tag is. So another tag would seem to have no
+    On this target the same program runs instead of the image, whatever the tag is. So a different tag would have no
     effect. Nothing is refused if the list of pinned images is missing or has no image of this proxy system.
 
     Raises:
-        UsageError: The tag is not a pinned one.
+        UsageError: The tag differs from the pinned ones.
 
     """
     if not references.PINNED.exists():
-        return  # a resumed ablation has separate manifests, which were checked when it began
+        return  # a resumed ablation reads copies of the manifests, which were checked when it began
     system, tag = find(container.repository), references.split_reference(container.image)[1]
     pinned = map(references.split_reference, references.read_pinned().values())
     tags = [pinned_tag for repository, pinned_tag in pinned if find(repository) is system]
@@ -82,8 +85,8 @@ def list_links(objects: Objects) -> list[tuple[str, str]]:
 
     - The client is linked to every backend, for runs without a proxy and for canaries (checked requests).
     - Every proxy is linked to every backend.
-    - The client is linked to every proxy. If there is a load balancer's pod, or a node's NAT, the client is linked to
-      that instead, and that is linked to every proxy.
+    - The client is linked to every proxy. If there is a load balancer's pod or a node's NAT in front, the client is
+      linked to this pod or node instead, which is linked to every proxy.
     """
     proxies, backends = objects.role("proxy"), objects.role("backend")
     client = [(network.CLIENT, pod.name) for pod in backends]
@@ -169,7 +172,7 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
 
 
 def list_programs(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
-    """Return the descriptions (name and version) of the programs that containers run and this machine has not installed.
+    """Return the descriptions (such as `envoy 1.40.0`) of those programs that run in containers and that the lab has fetched.
 
     Args:
         objects: The objects of the variant.
@@ -254,7 +257,9 @@ def realise_now(
     pinned: Mapping[Role, frozenset[int]],
     realise: Realise = realise,
 ) -> Realisation:
-    """Return what a container would be started with now; its files show the configuration that the objects ask for now.
+    """Return the command, environment and files to start a container with now.
+
+    The files contain the proxy's configuration for the present state of the objects.
 
     Args:
         container: The container.
@@ -306,9 +311,10 @@ def remove(pods: Iterable[Pod], net: Network) -> None:
 
 
 def _make_contexts(objects: Objects, pinned: Mapping[Role, frozenset[int]]) -> Iterator[Context]:
-    """Yield a `Context` for each container, to find out before anything is started how the container would be started.
+    """Yield a `Context` (the facts that decide how a container is started) for each container.
 
-    Every IP address in the contexts is a placeholder, because the network does not exist yet.
+    The contexts are for checks before anything is started. Every IP address in them is a placeholder, because the
+    network does not exist yet.
     """
     addresses = {pod.name: "192.0.2.1" for pod in objects.pods}
     for pod in objects.pods:
@@ -329,8 +335,8 @@ def _select_cpus(pod: Pod, pinned: Mapping[Role, frozenset[int]]) -> frozenset[i
 def _list_host_lines(pod: Pod, objects: Objects, addresses: Mapping[str, str]) -> list[str]:
     """Return the lines for a pod's /etc/hosts, which make the names of all Services resolve.
 
-    The name of a Service leads to the IP addresses of its pods, because Services have no cluster IP here. Once it is
-    known which pods are ready, it leads to those of the ready ones only.
+    The name of a Service leads to the IP addresses of its pods, because Services have no cluster IP here. Once the
+    ready pods are known, the name leads only to ready pods.
     """
     lines = ["127.0.0.1 localhost"]
     for service in objects.services.values():
@@ -365,7 +371,7 @@ def _map_keys(place: str, volume: Volume, objects: Objects) -> Mapping[str, str]
     The result is empty for any other volume.
 
     Args:
-        place: The text that names the volume in messages.
+        place: The text that names the volume in error messages.
         volume: The volume.
         objects: The objects, with all ConfigMaps and Secrets.
 

@@ -1,12 +1,13 @@
-"""A container as a process: its private folders, mounts, user and CPUs; how to start, enter and stop it.
+"""A container as processes on this machine: how it is started, entered and stopped, and its folders, mounts and CPUs.
 
-A container sees its own processes and the machine's files, except that the folders in `PRIVATE_FOLDERS` are private to
-it and empty at first. Its volumes are mounted over these files, /etc/hosts names the Services, and the container sees
-only its role's CPUs.
+A container sees its own processes and the machine's files. The folders in `PRIVATE_FOLDERS` are private to the
+container and empty at first. Volumes are mounted over the machine's files, /etc/hosts contains the names of the
+Services, and the container sees only the CPUs of its role. If the lab has the files of the container's image, the
+container sees these instead of the machine's files.
 
-Its main process is the first of a process namespace. It runs under an unprivileged id in a separate user namespace,
-without capabilities, whether the lab is root or not; `privileged: true` makes it the pod's root. Commands are
-executed as they are.
+The main process is PID 1 of a process namespace. It runs under an unprivileged id in a separate user namespace, without
+capabilities, even if the lab runs as root. With `privileged: true` the process is root of the pod. Commands are
+executed unchanged.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class LocalContainerProcess:
         self._released = threading.Event()
         self._root = setting.started.root
         self._image = Path("/") if self._root is None else self._root.folder
-        """The folder of the files that the container sees wherever nothing private lies over them."""
+        """The folder with the files that the container sees outside its private folders and mounts."""
         self._private_paths = PRIVATE_FOLDERS if self._root is None else self._root.own
         """The folders, as the container names them, of which it has private copies."""
         for name in ("sysfs", "root"):
@@ -205,9 +206,9 @@ class LocalContainerProcess:
     def end_entered(self, popen: subprocess.Popen[bytes]) -> None:
         """End a command that was started inside the container by a command line from `enter`.
 
-        The processes below `popen` are killed first, until `popen` itself has ended. If `popen` were killed first, its
-        child would become a child of this process, and would keep the container's process namespace open until this
-        process waits for it.
+        The descendants of `popen` are killed, until `popen` itself has ended. If `popen` were killed first, its child
+        would become a child of this process. The container's process namespace would then exist until this process
+        waits for the child.
 
         Args:
             popen: The process of the command line.
@@ -226,7 +227,7 @@ class LocalContainerProcess:
 
     @property
     def _environment(self) -> list[str]:
-        """The start of a command line; a command that is appended to it has the container's environment variables and no others."""
+        """The start of a command line that runs an appended command with only the container's environment variables."""
         variables = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOSTNAME": self.setting.hostname,
@@ -248,8 +249,8 @@ class LocalContainerProcess:
     def confine(self) -> list[int]:
         """Move threads that have left the CPUs of the container's role back to these CPUs, as a cpuset cgroup would.
 
-        A process that has bound itself to a single CPU is bound to a single CPU of the role: the one to which the
-        fewest other processes are bound.
+        A process that has bound itself to a single CPU is bound to a single CPU of the role. The chosen CPU is one to
+        which the fewest other processes are bound.
 
         Returns:
             The ids of the threads that were moved back.
@@ -309,19 +310,19 @@ class LocalContainerProcess:
             return gracefully
 
     def release(self) -> None:
-        """Let the method `stop` return as soon as the container's main process has ended.
+        """Let the method `stop` return as soon as the container's main process has ended, without a further wait.
 
-        In some images, a controller stays for some seconds after its proxy has ended. The lab does not run this
-        controller, so `stop` waits in its place (`Realisation.waits`). After this call it no longer does, even if it is
-        already waiting in another thread.
+        In some images, a controller runs on for some seconds after its proxy has ended. The lab does not run this
+        controller, so `stop` waits for these seconds instead (`Realisation.waits`). This call ends the wait, even if
+        `stop` is already waiting in another thread.
         """
         self._released.set()
 
     def linger(self) -> None:
-        """Wait until a call of the method `stop` in another thread has returned.
+        """Wait until a call of the method `stop` in another thread has returned; for most images, return at once.
 
-        For some images, `stop` returns only some seconds after the end of the main process (see `release`). For other
-        images this method returns at once.
+        For some images, `stop` returns only some seconds after the end of the main process (see `release`). Only for
+        these images does this method wait.
         """
         if self.setting.started.waits[1]:
             with self._stopping:
@@ -360,10 +361,11 @@ class LocalContainerProcess:
         return ""
 
     def ended(self) -> str:
-        """Return how the main process ended, such as `exited 1` or `ended by signal 9`, and whether memory ran out.
+        """Return how the main process ended, as a text such as `exited 1` or `ended by signal 9`.
 
-        The main process must have ended. Its parent, the program `unshare`, ends in the same way, so the exit status
-        is read from the parent.
+        If the kernel has killed a process because of the memory limit, the text mentions that, too. The main process
+        must have ended. Its parent, the program `unshare`, ends in the same way, so the exit status is read from the
+        parent.
         """
         assert self.popen is not None and self.popen.returncode is not None
         status = self.popen.returncode
@@ -384,10 +386,10 @@ class LocalContainerProcess:
                 os.truncate(file, 0)
 
     def _make_private_folders(self) -> list[Bind]:
-        """Create the folders that the container has for itself (such as /tmp), and return the bind mounts that show them to it.
+        """Create the container's private folders (such as /tmp), and return the bind mounts that put them in their places.
 
-        If the files of the container's image are here, each folder is a copy of the image's folder. Otherwise it is
-        empty.
+        If the lab has the files of the container's image, each folder is a copy of the image's folder. Otherwise it is
+        empty, except for the folders in INITIAL_FOLDERS and the links in /run.
         """
         binds: list[Bind] = []
         for path in self._private_paths:
@@ -496,7 +498,7 @@ def ask(place: NetworkPlace, port: int, path: str) -> str:
 
 
 def list_descendants(root: int) -> list[int]:
-    """Return the process ids of a process and all its descendants, in which the process itself comes first.
+    """Return the process ids of a process and all its descendants; the process itself comes first.
 
     The result is empty if the process is gone.
     """
@@ -507,10 +509,10 @@ def list_descendants(root: int) -> list[int]:
 
 
 def reap_orphans() -> None:
-    """Wait for those ended processes (zombies) that became our children because their parent ended before them.
+    """Wait for ended processes (zombies) that have become children of this process because their parent ended first.
 
-    The kernel gives such processes to us, since we are PID 1 of the namespace. They are recognized by their session:
-    they do not lead it, and it is not ours.
+    The kernel makes this process their parent, because it is PID 1 of its namespace. Such a process is recognized by
+    its session: it does not lead the session, and the session is not that of this process.
     """
     session = os.getsid(0)
     for child in psutil.Process().children():

@@ -1,12 +1,11 @@
-"""A small kubelet: it starts pods, probes and restarts their containers, ends them in time, and records all of it.
+"""A small kubelet: it starts pods, probes and restarts their containers, ends them in time, and records events.
 
-A bring-up (the start of a system) waits until every pod's readiness probe has succeeded once. The bring-up tries
-these probes every few milliseconds instead of after the manifest's initialDelaySeconds, so as not to wait ten seconds
-in vain. The real probes run by the manifest's times from the start of the container. Only the real probes cause events
-and restarts.
+A bring-up (the start of a system) waits until every pod's readiness probe has succeeded once. For this the bring-up
+tries these probes every few milliseconds, because the manifest's initialDelaySeconds would only cost time. In addition
+the real probes run, with the manifest's times, from the start of the container. Only they cause events and restarts.
 
-The kubelet does not decide which pods exist: callers pass them at the start, and `control` does later (`begin`,
-`end`).
+The kubelet does not decide which pods exist. The caller of `start` passes the first pods. Later the control plane
+(`lab.targets.local.control_plane.control`) adds and ends pods by `begin` and `end`.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class RunningPod:
 
     @property
     def ready(self) -> bool:
-        """True if the pod is ready: every container runs, and its readiness probe, if it has one, has succeeded."""
+        """True if the pod is ready: its containers have been started, and all of them run and are ready by their probes."""
         running = (runner.ready and runner.process.pid is not None for runner in self.runners)
         return bool(self.runners) and all(running)
 
@@ -76,10 +75,9 @@ class RunningPod:
 
 
 class Kubelet:
-    """The kubelet of one system: it starts, probes, restarts and ends the containers of the pods that it was given.
+    """The kubelet of one system: it starts, probes, restarts and ends the containers of the pods that callers add.
 
-    The processes of a container are made by a function of the caller, which is called just before the container's
-    start.
+    The caller also passes a function that makes the processes of a container, just before the container's start.
     """
 
     def __init__(self, log: EventLog, each_probe: bool = False) -> None:
@@ -170,8 +168,8 @@ class Kubelet:
     def stop(self) -> None:
         """Kill all containers at once, without grace periods.
 
-        The method may be called again. This is necessary if another thread was starting a pod during the first call:
-        the second call, after that thread has ended, ends this pod.
+        If another thread was starting a pod during the call, call the method again after that thread has ended. The
+        second call ends this pod.
         """
         self._stopped.set()
         for process in list(self._initialising):

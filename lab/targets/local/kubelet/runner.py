@@ -1,6 +1,7 @@
-"""A container that is kept running: probed, restarted with a kubelet's back-off, and ended in time.
+"""The component that keeps one container running: it probes the container, restarts it with a back-off, and ends it.
 
-Probes work as a kubelet's: from the node, with their delays, periods, timeouts and thresholds.
+Probes and back-off are those of a kubelet. Probes are sent from the node, with their delays, periods, timeouts and
+thresholds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ minutes, its next restart comes at once again.
 """
 
 CONTAINER, KUBELET = "container", "kubelet"
-"""The sources of events: for kinds that concern a container only, and for kinds that concern its pod too."""
+"""The two sources of events: the first for kinds that concern only a container, the second for kinds that concern a pod."""
 
 KNOWN_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
 """The kinds of a container's events that concern its pod too, as `lab.model.events` describes these kinds."""
@@ -74,9 +75,9 @@ def _check_http(connection: socket.socket, probe: Probe, address: str, deadline:
 
 
 class Prober(threading.Thread):
-    """A thread that runs one probe of one container, again and again, until `end` is called.
+    """A thread that runs one probe of one container again and again, until `end` is called.
 
-    `end` does not wait for an attempt that is under way. The result of that attempt is dropped.
+    An attempt that is under way at that moment goes on, but its result is dropped.
     """
 
     def __init__(
@@ -219,9 +220,9 @@ class ContainerRunner:
         self.ready = False
 
     def confine(self) -> None:
-        """Move threads of the container that have left the CPUs of its role back to them, and record this as an event.
+        """Move threads that have left the CPUs of the container's role back to these CPUs, and record this as an event.
 
-        A proxy, for example, may set CPU affinities.
+        Threads leave their CPUs if, for example, a proxy sets CPU affinities.
         """
         if strays := self.process.confine():
             self._record_event("Confined", f"{len(strays)} threads had left the role's CPUs")
@@ -261,7 +262,10 @@ class ContainerRunner:
                 return
 
     def _probe_health(self) -> None:
-        """Start the threads of the readiness probe and the liveness probe; without a readiness probe, mark the container as ready."""
+        """Start the threads of the readiness probe and the liveness probe, as far as the container has these probes.
+
+        A container without a readiness probe is marked as ready.
+        """
         if self.container.readiness is None:
             self.ready = True
         else:

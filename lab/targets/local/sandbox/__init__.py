@@ -1,1 +1,1 @@
-"""The place where a system's processes run: namespaces, network, cgroups, CPUs, disks, links and sysctls."""
+"""Code that makes the environment of a system's processes: namespaces, network, cgroups, CPUs and volumes on disk."""

@@ -1,10 +1,11 @@
-"""A program that holds every packet for a fixed time: `python -IS _hold_packets.py SECONDS NAME` makes a tap device.
+"""A program that delays packets by a fixed time: `python -IS _hold_packets.py SECONDS NAME` makes the tap device NAME.
 
-What the kernel sends out of the device comes back in by it, unchanged and in order, so much later. It prints `ready` once the device
-exists, which vanishes when it ends. It imports nothing but the standard library, because it runs beside a load and is started for it.
+The program reads each packet that the kernel sends to the device, and writes the packet back after SECONDS, unchanged
+and in the same order. It prints `ready` once the device exists. The device disappears when the program ends. Only the
+standard library is imported, so that the program starts quickly and disturbs a load little.
 
-A packet may be one large send of up to 64 KiB (GSO): the header that the kernel puts before it (IFF_VNET_HDR, <linux/virtio_net.h>) goes back
-with it, so that the load's packets keep their sizes.
+A packet may be a large send of up to 64 KiB (GSO). The kernel then puts a header before it (IFF_VNET_HDR,
+<linux/virtio_net.h>). This header is written back, too, so that the packets of the load keep their sizes.
 """
 
 import fcntl
@@ -17,18 +18,18 @@ from collections import deque
 from contextlib import suppress
 
 TUNSETIFF, TUNSETOFFLOAD = 0x400454CA, 0x400454D0
-"""The requests of ioctl(2) that make a tap device, and that set which sends it takes whole (<linux/if_tun.h>)."""
+"""The requests of ioctl(2) that make a tap device, and that set which large sends the device accepts (<linux/if_tun.h>)."""
 IFF_TAP, IFF_NO_PI, IFF_VNET_HDR = 0x0002, 0x1000, 0x4000
 """The flags of a tap device: Ethernet frames, without packet information, with the header of large sends."""
 CHECKSUM_TSO4_TSO6 = 0x01 | 0x02 | 0x04
-"""The offloads of a tap device: checksums are left out, and large sends of TCP come whole."""
+"""The offloads of a tap device: checksums are left out, and large sends of TCP are not split."""
 MAX_PACKET_BYTES = 128 * 1024
 AT_ONCE = 64
-"""The packets that are read before those that are due are sent on."""
+"""The maximum number of packets that are read before the due packets are written back."""
 
 
 def open_tap(name: str) -> int:
-    """Make a tap device in this network namespace, and return its file descriptor, which does not block.
+    """Make a tap device in this network namespace, and return its file descriptor (non-blocking).
 
     Raises:
         OSError: The kernel has no tap devices, or the device cannot be made.
@@ -56,7 +57,7 @@ def hold(tap: int, delay_s: float) -> None:
 
 if __name__ == "__main__":
     device = open_tap(sys.argv[2])
-    # ahead of the load on its CPU; without the right to that, a busy CPU adds to the delay
+    # This process runs before the load on its CPU. Without the right to that, a busy CPU adds to the delay.
     with suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     sys.stdout.write("ready\n")

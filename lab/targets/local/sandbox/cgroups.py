@@ -1,14 +1,14 @@
-"""Limits of containers (`resources.limits`: cpu, memory) as cgroups, version 1 or 2: made, joined, counted, removed.
+"""Functions that apply the CPU and memory limits of containers (`resources.limits`) by cgroups of version 1 or 2.
 
-The folders are made below the lab's own group, so that the lab's limits apply to them too. On version 2, a group with
-processes cannot give its children controllers. There the parent is the nearest folder above whose children already
-have them.
+The folders of the cgroups are made below the lab's own group, so that the lab's own limits apply, too. On version 2, a
+group that contains processes cannot give controllers to its children. There the parent is the nearest folder above
+whose children already have the controllers.
 
-A folder's name is `lab-<device of /proc>-<outer process>-<its start>-…`. A folder whose owner is dead was left by a
-killed lab, and the next start sweeps it. Process ids are compared only within one /proc.
+A folder's name is `lab-<device of /proc>-<outer process>-<its start>-…`. If this process of the lab has ended, the next
+start of the lab removes the folder. Process ids are compared only within one /proc.
 
-Groups that are not the lab's are never changed, and no controller is enabled in them. (A group that systemd
-delegated to us is ours: `delegate`.) A limit that cannot be applied is left out, and the reason is recorded.
+Groups of other programs are never changed, and no controller is enabled in them. (A group that systemd has delegated to
+the lab counts as the lab's: `delegate`.) A limit that cannot be applied is left out, and the reason is recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lab.targets.common.cgroup import CONTROLLERS, CgroupController
 from lab.targets.common.sampler import find_host_proc, parse_stat
 
 REMOVE_WITHIN_S = 2.0
-"""The seconds within which the kernel must let go of a group's folder."""
+"""The seconds within which the kernel must allow the removal of a group's folder."""
 _LABEL = re.compile(r"lab-(\d+)-(\d+)-(\d+)-")
 _DELEGATE = "start the lab by `systemd-run --user --scope -p Delegate=yes`, or as root where the host has enabled it"
 
@@ -51,7 +51,7 @@ class ContainerGroup:
         folders: Cgroup controller (`cpu`, `memory`) → (cgroup version, folder). On version 2, both have the same
             folder.
         unapplied: The limits that could not be applied, each as a text with the reason.
-        no_room: Why the folders could not be made or the limits not be written; empty if nothing failed.
+        no_room: The reason why a folder could not be made or a limit not be written; empty if nothing failed.
 
     """
 
@@ -65,16 +65,16 @@ class ContainerGroup:
     no_room: str = ""
 
     def join(self) -> str:
-        """Return shell commands; a shell that runs them moves itself into the group.
+        """Return shell commands that move the shell that runs them into the group.
 
-        The processes that the shell starts later are in the group, too. The commands write 0 for the process id, which
+        Processes that the shell starts later are in the group, too. The commands write 0 for the process id, which
         means the writing process.
         """
         folders = dict.fromkeys(folder for _, folder in self.folders.values())
         return "".join(f"echo 0 >{shlex.quote(str(folder / 'cgroup.procs'))}\n" for folder in folders)
 
     def seen(self) -> tuple[tuple[Path, str], ...]:
-        """Return the bind mounts with which a container sees its own limits, as under a container runtime.
+        """Return the bind mounts through which a container sees its own limits, as in a container runtime.
 
         Each bind mount is a tuple (folder of the group, mount point of the cgroup hierarchy).
         """
@@ -197,7 +197,7 @@ class Groups:
         return group
 
     def unapplied(self) -> list[str]:
-        """Return a text with the reason for each limit that could not be applied; equal texts of replicas appear once."""
+        """Return one text for each limit that could not be applied, with the reason; equal texts of replicas appear once."""
         return list(dict.fromkeys(fault for group in self._groups for fault in group.unapplied))
 
     def counters(self) -> dict[str, int]:
@@ -263,10 +263,10 @@ def sweep() -> list[Path]:
 def delegate() -> None:
     """Make it possible to create cgroups with CPU and memory limits below the lab's own cgroup, if systemd allows it.
 
-    Nothing is done unless systemd has delegated the group to us, it is of version 2, and it contains only our
-    processes and our ancestors. A version 2 group with processes cannot give controllers to child groups. So its
-    processes are first moved into a new child group (leaf). Call this outside the lab's namespaces, where all those
-    processes are visible.
+    This needs three conditions: systemd has delegated the group to this user, the group is of version 2, and it
+    contains only this process, its descendants and its ancestors. Otherwise nothing is done. A version 2 group with
+    processes cannot give controllers to child groups, so its processes are first moved into a new child group (leaf).
+    Call this outside the lab's namespaces, where all those processes are visible.
     """
     places = set(_find_places().values())
     if len(places) != 1 or (place := places.pop()).version != 2 or place.folder == place.mount:
@@ -314,7 +314,7 @@ def find_limit_fault(limits: Mapping[str, str], squeezed: bool = False) -> str:
 
     Args:
         limits: Resource (`cpu`, `memory`) → limit as the manifest writes it.
-        squeezed: Whether to test something else instead: whether the CPU limit of a running container can be changed.
+        squeezed: True tests something else: whether the CPU limit of a running container can be changed.
 
     """
     group = Groups().make("lab", "trial", "trial", limits, room=squeezed)
@@ -347,7 +347,7 @@ def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupControll
         controllers: The cgroup controllers that the new group needs.
 
     Raises:
-        LookupError: Neither this group nor one above it gives these controllers to its children.
+        LookupError: No group, from this one upwards, gives these controllers to its children.
 
     """
     folder = Path(place.folder)
@@ -363,7 +363,7 @@ def _find_parent(place: cgroup.CgroupPlace, controllers: Sequence[CgroupControll
 
 
 def _apply(controller: CgroupController, version: int, folder: Path, value: Fraction | None) -> None:
-    """Write a limit into the folder of a cgroup, and check that the kernel keeps this limit.
+    """Write a limit into the folder of a cgroup, and check that the kernel has stored this limit.
 
     Args:
         controller: `cpu` or `memory`.
@@ -373,7 +373,7 @@ def _apply(controller: CgroupController, version: int, folder: Path, value: Frac
 
     Raises:
         OSError: A file cannot be written or read.
-        ValueError: The kernel keeps another limit.
+        ValueError: The kernel shows another limit afterwards.
 
     """
     for name, text in cgroup.list_limit_writes(version, controller, value):

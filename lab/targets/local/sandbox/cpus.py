@@ -1,4 +1,4 @@
-"""The division of this machine's CPUs among the roles; pure functions, except `list_available`."""
+"""Functions that divide this machine's CPUs among the roles, such as proxy, load generator and backend."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from lab.model.endpoint import Role
 def list_available() -> list[int]:
     """Return the numbers of the CPUs that this process may use, ordered by socket and core.
 
-    So the sibling threads of a core are next to each other. On systems without CPU affinity (macOS), all CPUs are
-    returned in numerical order.
+    In this order, the sibling threads of a core are next to each other. On systems without CPU affinity (macOS), all
+    CPUs are returned in numerical order.
     """
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))

@@ -1,8 +1,8 @@
-"""Volumes on a real disk, as an emptyDir without `medium: Memory` has on a node: a log costs there what a disk costs.
+"""Volumes on a real disk, like an emptyDir without `medium: Memory` on a node, so that a log costs real disk writes.
 
-The volumes lie in `.cache/disk/lab-*` of the checkout, or in the folder that LAB_DISK names. Each bring-up has a
-locked folder, which is removed at its end, or by the next lab. Filesystems in memory are refused, since they would
-measure memory under a disk's name.
+The volumes are in `.cache/disk/lab-*` of the checkout, or in the folder that LAB_DISK names. Each bring-up (start of a
+system) has a locked folder. The folder is removed at the end of the bring-up, or else by the next lab process.
+Filesystems in memory are refused, because then memory would be measured and not a disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lab.targets.common import cgroup, scratch
 from lab.targets.common.scratch import LockedFolder
 
 PLACE_VARIABLE = "LAB_DISK"
-"""The environment variable that names another folder for the volumes."""
+"""The environment variable with another folder for the volumes."""
 
 NEEDED_BYTES = 2 * 2**30
 """The free space that is required, in bytes.

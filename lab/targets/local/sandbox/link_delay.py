@@ -1,11 +1,14 @@
-"""A client's link with a delay: every packet of the client is held for a fixed time, which lengthens each round trip by as much.
+"""A delay on the client's link: every packet that the client sends is delayed, so each round trip gets longer.
 
-Windows of TCP and HTTP/2 limit a transfer only where a round trip takes time. tc netem would make it, but some kernels lack netem. So
-packets that arrive at the far end of a link are redirected (tc mirred) to a tap device, and a program holds them (`_hold_packets`).
-One direction is enough, because a window depends on the whole round trip alone. It is the client's, since proxies may send bodies in
-many small packets, and holding each takes CPU time (74,000 in 4 s were seen, and 9,000 of the client).
+Windows of TCP and HTTP/2 limit a transfer only if a round trip takes time. Some kernels lack tc netem, which would
+delay packets. So packets that arrive at the far end of a link are redirected (tc mirred) to a tap device, and a program
+(`_hold_packets`) sends each on after a fixed time.
 
-The delay is measured before it is believed: round trips over the link must get longer by what was asked for, within `MAX_ERROR_S`.
+Only packets of the client are delayed, because a window depends only on the time of the whole round trip. Proxies may
+send bodies in many small packets, and the delay of each packet takes CPU time. In one test of 4 s a proxy sent 74,000
+packets, and the client 9,000.
+
+The delay is then measured: round trips over the link must get longer by the requested time, within `MAX_ERROR_S`.
 """
 
 from __future__ import annotations
@@ -25,11 +28,14 @@ from lab.base.errors import MeasuringError
 from lab.targets.local.sandbox.network import End, NetworkPlace, connect, run_ip, run_tc
 
 PROGRAM = Path(__file__).with_name("_hold_packets.py")
-"""The program that holds packets."""
+"""The program that delays packets."""
 MAX_ERROR_S = 1e-3
-"""The seconds by which the measured delay may differ from the one that was asked for."""
+"""The seconds by which the measured delay may differ from the requested delay."""
 TRIES, ROUNDS = 9, 25
-"""The round trips of which the shortest is compared, and how often they are taken again where a busy machine lengthened all."""
+"""The number of round trips whose shortest time is compared, and the maximum number of such measurements.
+
+A measurement is repeated because a busy machine may lengthen all of its round trips.
+"""
 CLOSED_PORT = 9
 """A TCP port at which nothing listens: the kernel of the far end refuses a connection at once, so that one round trip passes."""
 PLACE, DOCTOR = "client link", "`just doctor` tries tap devices, tc ingress and mirred"
@@ -39,15 +45,15 @@ TAP = "delayed"
 TIMEOUT_S = 5.0
 """The seconds within which a connection must be refused."""
 MAX_QUEUED = 100_000
-"""The packets that may wait for the program; none must be dropped."""
+"""The number of packets that may wait for the program, large enough that no packet is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkDelay:
-    """The delay that is in force on the links of one client.
+    """The present delay on the links of one client.
 
     Attributes:
-        programs: The programs that hold the packets, one for each link.
+        programs: The programs that delay the packets, one for each link.
         links: The two ends of each link, the client's end first.
         delay_ms: The added time of a round trip in milliseconds.
 
@@ -61,7 +67,7 @@ class LinkDelay:
         """Remove the delay.
 
         Raises:
-            MeasuringError: A program had ended by itself, so that the delay was not in force all the time.
+            MeasuringError: A program ended before this call, so there was no delay for a part of the time.
 
         """
         died = [status for program in self.programs if (status := program.poll()) is not None]
@@ -76,7 +82,7 @@ class LinkDelay:
 
 
 def begin_delay(links: Sequence[tuple[End, End]], delay_ms: float, pin: Sequence[str] = ()) -> LinkDelay:
-    """Hold all packets of the client for a fixed time, and check by round trips that it is so.
+    """Delay all packets of the client by a fixed time, and check that round trips have become longer by this time.
 
     Args:
         links: The two ends of each link, the client's end first. An end is a tuple (network namespace, name of the
@@ -85,7 +91,7 @@ def begin_delay(links: Sequence[tuple[End, End]], delay_ms: float, pin: Sequence
         pin: The beginning of a command line that pins the programs to CPUs.
 
     Raises:
-        MeasuringError: The delay cannot be made, or round trips got longer by another time.
+        MeasuringError: The delay cannot be made, or round trips became longer by another time.
         CalledProcessError: `ip` fails.
         OSError: A program cannot be started.
 
@@ -110,11 +116,11 @@ def begin_delay(links: Sequence[tuple[End, End]], delay_ms: float, pin: Sequence
 
 
 def _start_program(place: NetworkPlace, delay_s: float, pin: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start the program that holds packets in a network namespace, and return it once its tap device is there.
+    """Start the program that delays packets in a network namespace, and return its process once its tap device exists.
 
     Raises:
-        MeasuringError: It cannot make its device; the error quotes it.
-        OSError: It cannot be started.
+        MeasuringError: The program cannot make its device; the error contains its last line of output.
+        OSError: The program cannot be started.
 
     """
     argv = [*place.enter, *pin, sys.executable, "-IS", str(PROGRAM), f"{delay_s:.9g}", TAP]
@@ -129,7 +135,8 @@ def _start_program(place: NetworkPlace, delay_s: float, pin: Sequence[str]) -> s
 def _redirect(place: NetworkPlace, device: str) -> None:
     """Redirect the IPv4 packets that arrive at an interface to the tap device in its network namespace.
 
-    The tap device gets the interface's address, so that the kernel takes the packets that it brings for its own.
+    The tap device gets the interface's MAC address. So the kernel accepts the packets that come from the tap device as
+    addressed to this namespace.
 
     Raises:
         MeasuringError: tc fails.
@@ -151,15 +158,16 @@ def _redirect(place: NetworkPlace, device: str) -> None:
 
 
 def _find_added_s(link: tuple[End, End], earlier_s: float, delay_s: float) -> float:
-    """Return by how many seconds the round trips of a link became longer, with a delay in force.
+    """Measure how many seconds longer the round trips of a link are with a delay than they were without it.
 
-    The shortest of `TRIES` is compared, because other programs on the machine make single ones longer. Of several such
-    differences it is the one that is nearest to the delay.
+    The shortest of `TRIES` round trips is compared, because other programs on the machine lengthen some round trips. If
+    the difference does not match the delay, the measurement is repeated. Then the difference that is nearest to the
+    delay is returned.
 
     Args:
         link: The two ends of the link.
-        earlier_s: The shortest round trip before.
-        delay_s: The delay that was asked for.
+        earlier_s: The shortest round trip without the delay, in seconds.
+        delay_s: The requested delay in seconds.
 
     """
     added_s = list[float]()
@@ -169,7 +177,10 @@ def _find_added_s(link: tuple[End, End], earlier_s: float, delay_s: float) -> fl
 
 
 def list_round_trips_s(link: tuple[End, End]) -> list[float]:
-    """Return `TRIES` times in seconds until the far end of a link refuses a TCP connection: one round trip each."""
+    """Measure `TRIES` round trips over a link, and return their times in seconds.
+
+    A round trip is the attempt to open a TCP connection, which the far end of the link refuses.
+    """
     times_s: list[float] = []
     for _ in range(TRIES):
         began_s = time.monotonic()

@@ -1,7 +1,7 @@
-"""The lab in private namespaces: a verb that measures is executed a second time inside them.
+"""Functions that run a command of the lab a second time, inside new Linux namespaces, where it can measure.
 
-A verb calls `lab.commands.measuring.enter_target`, which calls the target's `enter`. On `local` and `apiserver` that
-happens twice:
+A verb (a command of the lab, such as `bench`) calls `lab.commands.measuring.enter_target`, which calls the target's
+`enter`. On the targets `local` and `apiserver` this happens twice:
 
     just bench ─ outer python ─ unshare ─ inner python: PID 1 of new pid, mount and network namespaces
                  main                     main → arrive
@@ -11,33 +11,36 @@ happens twice:
                    inner, waits for it      returns; the verb continues here and measures
 
 1. The outer process finds no `LAB_INSIDE` in its environment. `enter` starts `python -m lab` with the same arguments
-   in new namespaces, waits for it, and returns its exit status as the verb's. The outer process parses, refuses and
-   prepares only what needs no system.
+   in new namespaces, waits for its end, and returns its exit status as that of the verb. So the outer process does only
+   work that needs no running system, such as parsing the arguments.
 2. The inner process runs `lab.__main__` from the beginning. `report_arrival` notifies the outer process that the
-   namespaces exist. If the inner process ends without that notice, the machine forbids the namespaces, and `enter` raises an
-   error with this reason instead of returning a status.
-3. The same verb comes to the same target, which now finds `LAB_INSIDE`. `attach` starts the watch, covers /run by an
-   empty tmpfs, brings the loopback interface up and raises the limit of open files. From there on the verb measures.
+   namespaces exist. If the inner process fails without this notification, the machine does not allow the namespaces.
+   `enter` then raises an error with this reason.
+3. The same verb calls `enter` of the same target, which now finds `LAB_INSIDE`. `attach` starts a thread that watches
+   the outer process, covers /run by an empty tmpfs, brings the loopback interface up and raises the limit of open
+   files. Then the verb measures.
 
-The environment carries these values; a descriptor or a socket is given by its number:
+The environment contains these values; a descriptor or a socket is given by its number:
 
     LAB_INSIDE     socket. inner → outer: `+`, arrived. outer → inner: `I` and `T`, SIGINT and SIGTERM;
                    end of file: the outer process is gone
     LAB_OUTSIDE    socket. inner → outer: a script of the project to run, as JSON; outer → inner: its exit status
-    LAB_HOST_PROC  the host's /proc, and LAB_OUTER_PID, whose descendants in it are the lab's processes
-                   (`lab.targets.common.sampler`)
-    LAB_HANDED     a ConfigMap that was read from a pipe, which can be read only once (`lab.base.handing`); _TRAFFIC: of an access log
+    LAB_HOST_PROC  the host's /proc (`lab.targets.common.sampler`)
+    LAB_OUTER_PID  the id of the outer process in the host's /proc; its descendants there are the lab's processes
+    LAB_HANDED     a ConfigMap that was read from a pipe, which can be read only once (`lab.base.handing`)
+    LAB_HANDED_TRAFFIC  an access log, likewise
 
-Whatever ends the outer process ends everything. The outer process forwards each signal once; a third interrupt kills.
-If the outer process itself is killed, the inner one reads the end of file and exits; if it is stuck, the kernel's
-parent-death signals kill it. The death of a PID 1 takes every process, mount and interface of its namespaces with it.
-So nothing remains to be cleaned up but cgroups and folders on a disk (`lab.targets.local.sandbox.cgroups`, `disk`),
-which the next lab sweeps.
+If the outer process ends, everything ends. The outer process forwards each signal to the inner process; a third
+interrupt kills the inner process. If the outer process is killed, the inner process reads the end of file and exits. If
+the inner process is stuck, the kernel's parent-death signals kill it. When PID 1 ends, the kernel removes every
+process, mount and interface of its namespaces. Only cgroups and folders on a disk may remain
+(`lab.targets.local.sandbox.cgroups`, `disk`); the next lab process removes them.
 
-Only the outer process can reach the network. `lab.systems.programs.run_outside` has it run one of the project's
-scripts, which fetches a proxy or a module, and no other program. If there is no outer process, the script runs here.
+Only the outer process can reach the network. The function `lab.systems.programs.run_outside` makes it run one of the
+project's scripts, for example to download a proxy. Other programs cannot be run in this way. If there is no outer
+process, the script runs in this process's namespaces.
 
-Nothing outside is touched: the host's /run is covered, not written.
+The host's files stay unchanged: its /run is only covered by another filesystem.
 """
 
 from __future__ import annotations
@@ -69,13 +72,13 @@ STATE = Path("/run/lab")
 """The folder of everything that the local target writes, on the private tmpfs over /run."""
 
 SCRATCH = STATE / "scratch"
-"""The TMPDIR inside the namespaces: nothing of it is left, however the lab ends."""
+"""The TMPDIR inside the namespaces; the folder disappears when the lab ends."""
 
 OPEN_FILES = 1_048_576
 """The hard and soft limit of open files: as containerd and Docker start containers (and the kernel's fs.nr_open)."""
 
 KILL_AFTER = 3
-"""The number of the interrupt from which on the inner process is killed."""
+"""The number of interrupts (SIGINT) at which the inner process is killed."""
 
 _FORWARDED = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"T"}
 """The byte that the outer process sends for each signal that it forwards."""
@@ -175,10 +178,10 @@ def attach() -> None:
 
 @contextmanager
 def serving_scripts() -> Iterator[int]:
-    """Make it possible for a process inside the namespaces to have one of the project's scripts run outside them.
+    """Start a thread that runs the project's scripts for a process inside the namespaces, and yield its request socket.
 
-    Inside the namespaces there is no network, so a script that downloads something must run here. A thread of this
-    process runs each requested script.
+    Inside the namespaces there is no network, so a script that downloads something must run in this process. The thread
+    goes on after the `with` block, as long as the process inside the namespaces has the socket open.
 
     Yields:
         The number of a file descriptor (a socket) over which scripts are requested. The `with` block must start the

@@ -1,20 +1,21 @@
-"""Network namespaces for pods and the client, joined by veth pairs; and the shaping of the client's link.
+"""Network namespaces for pods and the client, connected by veth pairs, and rate limits on the client's link.
 
-Each pod has a namespace, and so has the client. An address belongs to a pod, not to a link: it is a /32 on the
-pod's loopback, reached over whichever pair joins two places. The lab's own namespace is the node: it is joined to
-every pod, and probes come from it. `services` adds a place between the client and the pods if a Service's NAT is on
-the way.
+Each pod and the client has a network namespace, which is called a place here. An IP address belongs to a place, not to
+a link: it is a /32 on the loopback, reached over the veth pair that connects two places. The lab's own namespace acts
+as the node: it is connected to every place, and probes come from it. `services` adds a place between the client and the
+proxies if a Service needs a NAT.
 
-The kernel's defaults stay, offloads included, except two that a container runtime and the host of a load generator
-would have changed too (`_SYSCTLS`, `_CLIENT_SYSCTLS`).
+The kernel's defaults stay, offloads included. The exceptions are sysctls that a container runtime or the host of a load
+generator changes, too (`_SYSCTLS`, `_CLIENT_SYSCTLS`).
 
-A slow link is a token bucket on both of its ends (tc tbf; not netem, which some kernels lack). It limits the rate and
-queues what exceeds it; it adds no delay to an idle link (`link_delay` does). What tc shows afterwards is compared with what was set.
+A slow link has a token bucket at both ends (tc tbf; not netem, which some kernels lack). The bucket limits the rate and
+queues packets beyond it. An idle link gets no delay (`link_delay` adds one). Afterwards the rate that tc shows is
+compared with the rate that was set.
 
-    burst   what goes at the link's full speed before the rate holds: what the rate brings between two ticks of the
-            kernel's clock (/proc/net/psched), and in 1 ms at least; but never less than two frames.
-            A send larger than it (GSO gives up to 64 KiB) is cut into its frames first, as a network card would.
-    limit   the queue: 100 ms of the rate, as routers are built, and 64 KiB at least, so that one send fits.
+    burst   the bytes that are sent at the link's full speed before the limit applies: as many as the rate allows
+            between two ticks of the kernel's clock (/proc/net/psched), or in 1 ms if that is more, and at least two
+            frames. A larger send (up to 64 KiB with GSO) is first split into frames, as by a network card
+    limit   the queue: the bytes of 100 ms at the rate, as in routers, and at least 64 KiB, so that one send fits
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ HOSTS = Path("/etc/hosts")
 _SYSCTLS = {"net.ipv4.ip_unprivileged_port_start": "0"}
 """The sysctls of every pod, as containerd 2 sets them, so that ports below 1024 need no capability."""
 _CLIENT_SYSCTLS = {"net.ipv4.ip_local_port_range": "1024 65535", "net.ipv4.tcp_tw_reuse": "1"}
-"""The sysctls of the client: it is not what is tested, so its ports must not limit the connections per second."""
+"""The sysctls of the client: the client itself is not tested, so its ports must not limit the connections per second."""
 
 FRAME_BYTES = 1514
 """The bytes of a full Ethernet frame, without its checksum."""
@@ -116,11 +117,11 @@ End = tuple[NetworkPlace, str]
 
 @dataclass(slots=True)
 class Network:
-    """The network of one bring-up (one start of a system): its places, each a network namespace, and links between them.
+    """The network of one bring-up (one start of a system): places (network namespaces) and the links between them.
 
     `build_network` makes all places, and `remove` removes them. `add` and `drop` do this for a single pod while the
     system is up. A dropped place stays in `places`, because its number there must not be used again: addresses and
-    interface names contain these numbers.
+    interface names depend on these numbers.
 
     Attributes:
         places: The places, including dropped ones.
@@ -146,9 +147,9 @@ class Network:
         return {name: self[name].address for name in (*(place.name for place in self.places), *self.borrowed)}
 
     def device(self, target: str) -> str:
-        """Return the name of the interface that leads directly to a place.
+        """Return the name of the interface that leads directly to the place `target`, such as `to3`.
 
-        In every other place that is linked to it, this interface has the same name.
+        The interface has the same name in every place that is linked to `target`.
         """
         return f"to{self._find_number(target)}"
 
@@ -195,12 +196,12 @@ class Network:
         kernel has cleaned up the namespaces.
 
         Raises:
-            CalledProcessError: `ip` fails at one of them; the others are removed all the same.
+            CalledProcessError: `ip` fails for one namespace; the others are removed nevertheless.
 
         """
         existing = [place for place in self.places if place.path.exists()]
         links = [f"link del {self._name_node_device(place.name)}" for place in existing]
-        # -force continues after an error, so that the remains of a failed bring-up go too
+        # -force continues after an error, so that the remains of a failed bring-up are removed, too
         run_ip(["-force"], [*links, *(f"netns del {place.namespace}" for place in existing)])
 
     def _find_number(self, name: str) -> int:
@@ -293,7 +294,9 @@ def write_sysctls(place: NetworkPlace, settings: Mapping[str, str]) -> None:
 
 
 def open_sink(port: int) -> socket.socket:
-    """Open a UDP socket on the node from which nobody reads, so that the kernel drops what does not fit its buffer.
+    """Open a UDP socket on the node that discards everything sent to its port, and return the socket.
+
+    Nothing reads from the socket. Once its buffer is full, the kernel drops further packets.
 
     Raises:
         OSError: The socket cannot be opened.
