@@ -9,7 +9,7 @@ before the script makes it until the script has the answer, or the end of the st
 connection that the proxy ends (GOAWAY) again by itself: what that costs is part of the latency of the next call.
 
 An output is accepted only if its numbers agree with one another, and with k6's own counts. Every call tells the backend the latency of the
-call before it on its connection; the backend's sum of them and its counts are compared elsewhere (`lab.measure.called`).
+call before it on its connection; the backend's sum of them and its counts are compared elsewhere (`lab.measure.streamed`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The regime of streams of events and of WebSockets: the client's counts are compared with the backend's; delays and cuts are the outcome.
+"""The regimes whose counts are compared with those of the backend: streams of events, WebSockets, and gRPC calls.
 
 The system is watched as under a steady load, and nothing may happen to it. The backend's page `/counts` is read right before the load and
-right after it.
+right after it. Delays and cuts are the outcome of streams and of WebSockets. Calls are judged as any steady load is, in pairs as well.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.measure import validity
+from lab.measure import credible, validity
 from lab.measure.canary import send_canary
 from lab.measure.measurement import LoadFindings, LoadRun
 from lab.measure.steady import SteadyRegime
@@ -62,6 +62,20 @@ class CountedRegime(SteadyRegime):
             return ended
 
         return SteadyRegime.run(self, warm_up, counted, folder)
+
+
+@dataclass(slots=True)
+class CalledRegime(CountedRegime):
+    """The way to make and judge a load of gRPC calls, for one sample."""
+
+    def findings(self, run: LoadRun) -> LoadFindings:
+        """Judge the load after it has ended, as a steady one, and by the backend's counts."""
+        findings, result = SteadyRegime.findings(self, run), run.result
+        if result is None or result.calls is None:
+            return findings
+        before, after = self._counts
+        faults = credible.find_call_faults(self.point, result, (before, after))
+        return replace(findings, faults=[*findings.faults, *faults])
 
 
 @dataclass(slots=True)

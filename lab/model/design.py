@@ -2,7 +2,7 @@
 
 `--plan` prints the `Design`, and `run.json` stores it. Each variant is paired with its baseline in every block, and the baseline with
 itself as often as the A/A noise floor needs. Solo samples give the absolute values in a few blocks; where they decide, they are in all
-blocks. The numbers of blocks and worker generations are chosen in `lab/experiments/bench/design.py`. This module does not know how long
+blocks. The numbers of blocks and worker generations are chosen in `lab/experiments/bench`. This module does not know how long
 anything takes.
 """
 
@@ -21,6 +21,8 @@ from lab.model.plan import Arm, ArmAndPoint, Plan, Shape
 from lab.model.sweeps import LoadPoint
 from lab.stats.paired import MIN_BLOCKS
 
+UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
+"""The text in place of detectable effects for loads whose outcome has a unit of its own."""
 ABSOLUTE_VALUE_BLOCKS = 2
 """The number of blocks with solo samples for the absolute values."""
 SHOWN_PAIR_BLOCKS = 3

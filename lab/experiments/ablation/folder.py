@@ -121,7 +121,7 @@ def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None =
         sweep: The name of the sweep (a list of load points); None: no disruptions.
 
     """
-    points = [point for point in load_sweep(sweep)[1].expanded() if point.has_outcome] if sweep else []
+    points = [point for point in load_sweep(sweep)[1].load_points if point.has_outcome] if sweep else []
     fixtures = fixtures_of(points)
     try:
         variant = load_variant(name, manifests, fixtures)
@@ -297,7 +297,7 @@ def find_unmeasurable(target: Target, manifests: Path, variant: str, sweep: str)
         sweep: The name of the sweep (a list of load points).
 
     """
-    points = load_sweep(sweep)[1].expanded()
+    points = load_sweep(sweep)[1].load_points
     try:
         check_variant(load_variant(variant, manifests, fixtures_of(points)), target, points)
     except NotMeasurableError as error:

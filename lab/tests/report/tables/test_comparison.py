@@ -33,7 +33,7 @@ ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%", "--clo
 BY_K6 = {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
 WITH_ROWS = {"ceiling": BY_K6, "rate-1000": BY_K6}
 LIMITED = {"limited_by": "generator"}
-KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+KILL = [point for point in load_sweep("kill")[1].load_points if point.name == "delete" or point.control]
 
 
 def printed(found: Comparison, width: int | None = None) -> str:
