@@ -2,7 +2,7 @@
 
 Variance components are standard deviations of a system's CPU per request between repeats, between generations of worker
 processes (the workers between two reloads), and between bring-ups (starts from nothing). A system without committed
-components (`lab.records.levels`) has no result. `lab/experiments/bench/design.py` decides what is planned with them.
+components (`lab.records.levels`) has no result. `lab/experiments/bench` decides what is planned with them.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
     if options.sweep is not None:
         from lab.records.sweep_files import load_sweep
 
-        if any(point.has_outcome for point in load_sweep(options.sweep)[1].expanded()):
+        if any(point.has_outcome for point in load_sweep(options.sweep)[1].load_points):
             fault = f"what comes of the load in sweep '{options.sweep}' varies in its own unit, not by per cent"
             remedy = f"`just bench ingress-nginx --sweep {options.sweep}` shows what its A/A pair leaves open"
             raise UsageError("--sweep", fault, remedy)

@@ -21,7 +21,6 @@ from lab.commands.measuring import (
     print_plan_line,
     probe_trials,
     resume_command,
-    say_left_out,
 )
 from lab.stats.units import format_duration
 
@@ -131,6 +130,8 @@ def _measure_runs(
 
 
 def _print_plan(talk: Console, store: AblationStore, ready: Sequence[ReadyRun]) -> None:
+    from lab.report.plan import describe_left_out
+
     record = store.record
     print_plan_line(talk, "ablation", f"{record.id}: {len(record.steps)} knobs of {record.subject}")
     for step in record.steps:
@@ -145,7 +146,8 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[ReadyRun]) 
         print_plan_line(talk, "note", note)
     total_s = 0.0
     for number, run in enumerate(ready, 1):
-        say_left_out(talk, run.planned.not_measurable)
+        for head, text in describe_left_out(run.planned.not_measurable):
+            print_plan_line(talk, head, text)
         if run.prepared is None:
             print_plan_line(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep}: nothing measurable here")
             continue

@@ -161,7 +161,7 @@ def print_list(console: Console, words: Sequence[str] = (), everything: bool = F
         "sweeps": (
             ("SWEEP", "POINTS", "BLOCKS", "QUESTION"),
             lambda: [
-                (name, str(len(sweep.expanded())), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()
+                (name, str(len(sweep.load_points)), str(sweep.blocks), sweep.question) for name, sweep in _sweeps()
             ],
         ),
         "studies": (
@@ -336,7 +336,7 @@ def readme_sweeps() -> str:
         (
             f"`{name}`",
             sweep.title,
-            ", ".join(dict.fromkeys(point.generator for point in sweep.expanded())),
+            ", ".join(dict.fromkeys(point.generator for point in sweep.load_points)),
             str(sweep.blocks),
         )
         for name, sweep in _sweeps()
@@ -351,7 +351,7 @@ def readme_disturbances() -> str:
     """
     rows: list[tuple[str, ...]] = []
     for name, sweep in _sweeps():
-        points = sweep.expanded()
+        points = sweep.load_points
         if any(point.disturbance is not None for point in points):
             lasts_s = ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in points)
             lasts = f"{sweep.blocks} blocks, {format_duration(lasts_s)}"

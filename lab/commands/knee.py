@@ -17,7 +17,6 @@ from lab.commands.measuring import (
     enter_target,
     measure,
     print_plan_line,
-    print_traffic,
     resume_command,
     target_of,
 )
@@ -120,7 +119,7 @@ def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> None:
-    from lab.report.loads import describe_load
+    from lab.report.loads import describe_load, describe_traffic
     from lab.report.tables.knee import describe_conditions
 
     record, search = prepared.record, prepared.record.knee
@@ -132,7 +131,8 @@ def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> N
     print_plan_line(talk, "target", record.target)
     print_plan_line(talk, "variants", ", ".join(arm.variant for arm in record.arms))
     print_plan_line(talk, "load", f"{name}, {describe_load(point)} at first")
-    print_traffic(talk, record)
+    for line in [] if record.traffic is None else describe_traffic(record.traffic):
+        print_plan_line(talk, "traffic", line)
     print_plan_line(talk, "passes", describe_conditions(search))
     print_plan_line(
         talk,

@@ -7,8 +7,7 @@ import os
 import shlex
 import signal
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -20,13 +19,11 @@ from lab.base.errors import LabError, UsageError
 from lab.base.files import runs_folder
 from lab.commands import RanInsideError, answer, command_for_record
 from lab.model.names import OUTPUT_WIDTH
-from lab.stats.units import format_blocks, format_duration
 
 if TYPE_CHECKING:
     from lab.experiments.bench import BenchRequest, PreparedRun
     from lab.experiments.bench.probing import ProbeTrials
-    from lab.model.design import Design
-    from lab.model.run import NotMeasured, RunRecord
+    from lab.model.run import NotMeasured
     from lab.records.ablation import AblationRecord
     from lab.records.store import RunStore
     from lab.report.grid import Part
@@ -36,12 +33,6 @@ if TYPE_CHECKING:
 
 MAX_NAMED_PROCESSES = 3
 """The maximum number of other processes that are named."""
-MAX_NAMED_ARMS, MAX_LEFT_OUT, MAX_LISTED_LOADS = 6, 2, 5
-"""The maximum numbers of arms, of variants that are left out, and of loads that a plan names."""
-MAX_LISTED_POINTS = 3
-"""The maximum number of points whose detectable effects are listed one by one."""
-LONG_S = 300.0
-"""The duration in seconds from which the plan suggests how to make it shorter."""
 
 
 def target_of(options: argparse.Namespace) -> str | None:
@@ -253,32 +244,6 @@ def print_plan_line(talk: Console, head: str, text: str) -> None:
         talk.print(f"[bold]{'' if number else head:<10}[/] {escape(line)}", highlight=False, soft_wrap=True)
 
 
-def say_left_out(talk: Console, missing: Sequence[NotMeasured], most: int | None = None) -> None:
-    """Print a line for each variant that cannot be measured here, with the reason and the remedy.
-
-    Args:
-        talk: The console of stderr.
-        missing: The variants that cannot be measured.
-        most: The largest number of variants to print; None = all.
-
-    """
-    for item in missing[:most]:
-        print_plan_line(talk, "left out", f"{item}; {item.remedy}" if item.remedy else str(item))
-    if most is not None and len(missing) > most:
-        print_plan_line(talk, "left out", f"{len(missing) - most} more (--all shows them)")
-
-
-def print_traffic(talk: Console, record: RunRecord) -> None:
-    """Print the mix of requests of a run's loads, and facts about the access log from which the mix was made.
-
-    Nothing is printed for a run whose loads request a single page.
-    """
-    from lab.report.loads import describe_traffic
-
-    for line in [] if record.traffic is None else describe_traffic(record.traffic):
-        print_plan_line(talk, "traffic", line)
-
-
 def print_plan(
     talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False, *, full: bool = False
 ) -> None:
@@ -290,165 +255,14 @@ def print_plan(
         done: The number of planned measurements that are already done.
         may_be_less: Whether to suggest fewer blocks (repetitions) if the run takes long, because the user did not
             choose their number.
-        full: Whether to name all arms (variants of the run), all loads, and all variants that are left out, instead
-            of the first few.
+        full: Whether to name everything instead of the first few arms, loads and variants that are left out.
 
     """
-    record, design = prepared.record, prepared.design
-    most = None if full else MAX_NAMED_ARMS
-    print_plan_line(talk, "run", record.id)
-    print_plan_line(talk, "compares", _describe_arms(record, design, most))
-    _print_programs(talk, prepared)
-    say_left_out(talk, record.not_measurable, None if full else MAX_LEFT_OUT)
-    if record.at_knee is not None:
-        print_plan_line(talk, "knee", str(record.at_knee))
-    loads = list(_list_loads(prepared))
-    for text in loads[: None if full else MAX_LISTED_LOADS]:
-        print_plan_line(talk, "load", text)
-    if len(loads) > MAX_LISTED_LOADS and not full:
-        print_plan_line(talk, "load", f"{len(loads) - MAX_LISTED_LOADS} more (--all shows them)")
-    print_traffic(talk, record)
-    for probe in record.probes:
-        print_plan_line(talk, "probe", str(probe))
-    if prepared.to_probe:
-        rates = ", ".join(f"{point.rate_rps:,.0f} req/s ({point.name})" for point in prepared.to_probe)
-        otherwise = "if not, the rate is lowered, or arms are measured one after the other"
-        print_plan_line(
-            talk,
-            "probe",
-            f"before the plan is fixed, some seconds show whether two sides at once get {rates} here: {otherwise}",
-        )
-    for variant in record.variants.values() if full else ():
-        if variant.unpaired:
-            print_plan_line(talk, "alone", f"{variant.name} is measured without pairs: {variant.unpaired}")
-    if design.fixed_workers:
-        names = ", ".join(design.fixed_workers)
-        print_plan_line(
-            talk,
-            "workers",
-            f"every pair is measured on the workers it came up with: no reload makes new ones of {names}",
-        )
-    _print_duration(talk, prepared, done, may_be_less)
-    _print_resolution(talk, design)
+    from lab.report.plan import describe_plan
 
-
-def _describe_arms(record: RunRecord, design: Design, most: int | None) -> str:
-    """Return in words which arms (variants in a run) are compared: `keepalive with ingress-nginx; …`.
-
-    Args:
-        record: The record of the run.
-        design: The design of the run.
-        most: The largest number of arms to name; None = all.
-
-    """
-    variants = [arm.name for arm in record.arms if arm.role == "variant"]
-    bases = ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
-    more = f" and {len(variants) - most} more (--all shows them)" if most and len(variants) > most else ""
-    parts = [f"{', '.join(variants[:most])}{more} with {bases}"] if variants else []
-    if any(arm.role == "again" for arm in record.arms):
-        parts.append("the baseline with itself (noise check)" if variants else f"{bases} with itself (noise check)")
-    elif not variants:
-        parts.append(bases)
-    references = {arm.name for arm in record.arms if arm.role == "reference"}
-    if blocks := {block for place in design.places if place.arm in references for block in place.blocks}:
-        parts.append(f"the backend without a proxy, in {format_blocks(len(blocks))}")
-    return "; ".join(parts)
-
-
-def _print_programs(talk: Console, prepared: PreparedRun) -> None:
-    """Print which programs run as proxies, and which CPUs they, the backend and the generator get."""
-    from lab.systems.stand_ins import list_programs
-
-    record = prepared.record
-    manifests = {name: variant.manifests for name, variant in prepared.variants.items() if variant.manifests}
-    programs = list_programs(record.target, record.facts, manifests)
-    several = len(programs) > 1
-    named = [
-        f"{program} ({', '.join(arms[:MAX_LEFT_OUT])}{', …' if len(arms) > MAX_LEFT_OUT else ''})"
-        if several
-        else program
-        for program, arms in programs.items()
-    ]
-    print_plan_line(talk, "runs", f"{record.target}: {'; '.join(named) or record.facts.get('target', '')}")
-    roles: dict[str, list[str]] = {}
-    for key, cpus in record.facts.items():
-        if key.startswith("cpus_"):
-            roles.setdefault(cpus, []).append(key.removeprefix("cpus_"))
-    pinned = "; ".join(f"{', '.join(names)} on CPU {cpus}" for cpus, names in roles.items())
-    if text := pinned or record.facts.get("pinning", ""):
-        print_plan_line(talk, "CPUs", text)
-
-
-def _list_loads(prepared: PreparedRun) -> Iterator[str]:
-    """Yield a line for each load of a planned run: its generator, the load in words, and remarks.
-
-    A remark gives the reason why a load has no pairs (two variants measured at once), or the number of blocks (repetitions)
-    with pairs. For a load with a disruption, the line also describes the disruption.
-    """
-    from lab.report.loads import describe_disruption, describe_load
-
-    record, design = prepared.record, prepared.design
-    variants = {arm.name for arm in record.arms if arm.role == "variant"}
-    paired: dict[str, int] = {}
-    for place in design.places:
-        if place.against and place.arm in variants:
-            paired[place.point] = max(len(place.blocks), paired.get(place.point, 0))
-    for point in record.points:
-        used = prepared.chosen[point.name]
-        name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
-        disruption = describe_disruption(point) if point.disturbance is not None else ""
-        parts = [f"{point.name}: {name}, {describe_load(point)}"]
-        parts.append("nothing is done (control)" if point.control else disruption)
-        parts += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
-        count = paired.get(point.name, design.blocks)
-        parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
-        yield "; ".join(filter(None, parts))
-
-
-def _print_duration(talk: Console, prepared: PreparedRun, done: int, may_be_less: bool) -> None:
-    from lab.stats.paired import MIN_BLOCKS
-
-    record, design = prepared.record, prepared.design
-    slots, pairs = len(record.slots), len(record.pairs)
-    counts = {"pairs": pairs, "samples of arms alone" if pairs else "samples": slots - pairs}
-    many = " and ".join(f"{count} {unit}" for unit, count in counts.items() if count)
-    duration_s = design.duration_s * (1 - done / slots if slots else 0)
-    ends = (datetime.now().astimezone() + timedelta(seconds=duration_s)).strftime("%H:%M")
-    long = may_be_less and design.duration_s > LONG_S and design.blocks > MIN_BLOCKS
-    shorter = f"; less with --blocks, at least {MIN_BLOCKS} for an interval" if long else ""
-    begun = f", {done} of them done" if done else ""
-    text = f"about {format_duration(duration_s)}, until {ends}: {many} in {format_blocks(design.blocks)}{begun}, seed {record.seed}"
-    print_plan_line(talk, "takes", text + shorter)
-    if fresh := design.fresh.count:
-        reason = f"after {' and '.join(design.fresh.loads)}, which leave too many local ports waiting"
-        runs = ", ".join(design.fresh.runs[-3:])
-        print_plan_line(talk, "anew", f"{fresh} more bring-ups within blocks, {reason} (known from {runs})")
-
-
-def _print_resolution(talk: Console, design: Design) -> None:
-    """Print the smallest effects that a run detects with 90 % probability, and why it has its number of blocks.
-
-    Blocks are repetitions of all measurements.
-    """
-    from lab.experiments.bench.design import UNKNOWN
-    from lab.model.metrics import find_metric
-
-    if planned_for := design.planned_for:
-        effect = f"{100 * planned_for.effect:g}% in {find_metric(planned_for.metric).title} at {planned_for.point}"
-        text = f"so many blocks, because then {effect} is found with {planned_for.power:.0%} probability"
-        print_plan_line(talk, "chosen", f"{text}, by the noise of {planned_for.from_run}")
-    by_metric: dict[str, list[tuple[float, str]]] = {}
-    for promise in design.promised:
-        by_metric.setdefault(find_metric(promise.metric).title, []).append((promise.effect, promise.point))
-    effects: list[str] = []
-    for metric, promises in by_metric.items():
-        ends = dict.fromkeys(f"{effect:.1%}" for effect, _ in (min(promises), max(promises)))
-        few = ", ".join(f"{effect:.1%} at {point}" for effect, point in promises)
-        many = f"{' to '.join(ends)} at {len(promises)} loads"
-        effects.append(f"in {metric} from {few if len(promises) <= MAX_LISTED_POINTS else many} on")
-    text = f"differences {', '.join(effects)}, 9 times in 10" if effects else "nothing"
-    source = design.promised_by
-    print_plan_line(talk, "detects", source if source == UNKNOWN else f"{text} ({source})")
+    manifests = {name: variant.manifests for name, variant in prepared.variants.items()}
+    for head, text in describe_plan(prepared.record, manifests, prepared.to_probe, done, may_be_less, full=full):
+        print_plan_line(talk, head, text)
     talk.print()
 
 

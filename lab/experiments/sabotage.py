@@ -97,7 +97,7 @@ def _list_fixtures(variant: Variant) -> tuple[str, ...]:
 
     Such a variant may speak HTTP/2 to its backend, which the usual backend does not understand.
     """
-    points = load_sweep(variant.sweep)[1].expanded() if variant.sweep is not None else []
+    points = load_sweep(variant.sweep)[1].load_points if variant.sweep is not None else []
     return fixtures_of([point for point in points if point.grpc])
 
 
@@ -296,7 +296,7 @@ def _try_sweep(target: Target, sweep: str, candidates: Sequence[str]) -> TrialRe
 
     """
     result = TrialResult(outcome="FAILED", detail="no variant is measured with it")
-    points = [point.on_cpus(target.generator_cpus()) for point in load_sweep(sweep)[1].expanded()]
+    points = [point.on_cpus(target.generator_cpus()) for point in load_sweep(sweep)[1].load_points]
     for name in candidates:
         try:
             check_variant(load_variant(name), target, points)

@@ -11,7 +11,7 @@ is part of the next call's latency.
 
 An output is accepted only if its numbers agree with one another, and with k6's own counts. Every call reports the latency of
 the previous call on its connection to the backend. The backend's counts, and its sum of these latencies, are compared with the
-generator's in `lab.measure.called`.
+generator's in `lab.measure.streamed`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The way to measure streams of Server-Sent Events and WebSockets: the results are delays and cut connections.
+"""The ways to measure loads whose counts the backend also keeps: streams of Server-Sent Events, WebSockets, and gRPC calls.
 
 The generator's counts are compared with those on the backend's page `/counts`, which is read right before and right after the
-load. As under a steady load, the system is observed, and its processes must not change.
+load. As under a steady load, the system is observed, and its processes must not change. The results of streams and WebSockets are
+delays and cut connections. gRPC calls are judged like any steady load, also in pairs (two systems that are loaded at once).
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.measure import validity
+from lab.measure import credible, validity
 from lab.measure.canary import send_canary
 from lab.measure.measurement import LoadFindings, LoadRun
 from lab.measure.steady import SteadyRegime
@@ -62,6 +63,20 @@ class CountedRegime(SteadyRegime):
             return ended
 
         return SteadyRegime.run(self, warm_up, counted, folder)
+
+
+@dataclass(slots=True)
+class CalledRegime(CountedRegime):
+    """The way to make and judge a load of gRPC calls, for one sample."""
+
+    def findings(self, run: LoadRun) -> LoadFindings:
+        """Judge the load after it has ended: by the rules for a steady load, and by the backend's counts of calls."""
+        findings, result = SteadyRegime.findings(self, run), run.result
+        if result is None or result.calls is None:
+            return findings
+        before, after = self._counts
+        faults = credible.find_call_faults(self.point, result, (before, after))
+        return replace(findings, faults=[*findings.faults, *faults])
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 `--plan` prints the `Design`, and `run.json` stores it. In every block (repetition), each variant and its baseline are measured
 at once, as a pair. The baseline is also paired with itself, as often as the noise floor (A/A) needs. A solo sample measures one
 variant alone. Solo samples give the absolute values in a few blocks; where pairs cannot show the effect, all blocks have solo
-samples. The numbers of blocks and worker generations are chosen in `lab/experiments/bench/design.py`. This module does not
+samples. The numbers of blocks and worker generations are chosen in `lab/experiments/bench`. This module does not
 know how long anything takes.
 """
 
@@ -22,6 +22,8 @@ from lab.model.plan import Arm, ArmAndPoint, Plan, Shape
 from lab.model.sweeps import LoadPoint
 from lab.stats.paired import MIN_BLOCKS
 
+UNKNOWN = "what its own A/A pairs will show: how much an outcome varies is not known beforehand"
+"""The text in place of detectable effects for loads whose outcome has a unit of its own."""
 ABSOLUTE_VALUE_BLOCKS = 2
 """The number of blocks with solo samples for the absolute values."""
 SHOWN_PAIR_BLOCKS = 3

@@ -551,7 +551,7 @@ class PointSpec(Record, strict=True):
         Each value of a list is appended to the point's name: `connections = [10, 100]` makes `NAME-c10` and
         `NAME-c100`. A list with one value appends nothing. If the rate is the word `connections`, it becomes the number
         of connections. `requests` is computed from `requests_per_connection` if that is given. All other keys of a load
-        point are copied, except `disturbance`: `Sweep.expanded` adds the disruption.
+        point are copied, except `disturbance`: `Sweep.load_points` adds the disruption.
         """
         connections = self.connections if isinstance(self.connections, list) else [self.connections]
         rates = self.rate_rps if isinstance(self.rate_rps, list) else [self.rate_rps]
@@ -658,7 +658,7 @@ class Sweep(Record, strict=True):
                 raise ValueError(f"points.{spec.name}.{fault}")
         if len({spec.disturbance is None and self.disturbance is None for spec in self.points}) > 1:
             raise ValueError("points: some are disturbed and some are not: write two sweeps")
-        names = [point.name for point in self.expanded()]
+        names = [point.name for point in self.load_points]
         duplicates = sorted({name for name in names if names.count(name) > 1})
         if duplicates:
             raise ValueError(f"points: two points are called {duplicates[0]!r}")
@@ -676,8 +676,9 @@ class Sweep(Record, strict=True):
                 raise ValueError(f"forms.{name}.{fault}")
         return self
 
-    def expanded(self) -> list[LoadPoint]:
-        """Return all load points of the sweep, followed by a control run for each different disrupted load.
+    @property
+    def load_points(self) -> list[LoadPoint]:
+        """All load points of the sweep, followed by a control run for each different disrupted load.
 
         A control run is the load without the disruption. Disrupted points with equal loads share one.
         """

@@ -308,7 +308,7 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
     defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
     boots = compute_step_over_boots(run, further_boots(run), question.arm, question.point)
-    if defaults and by_arm[question.arm].kind == "differs":
+    if defaults and by_arm[question.arm].kind in {"better-system", "worse-system"}:
         advice = "no advice: its baseline costs more than the release that it is named for"
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"

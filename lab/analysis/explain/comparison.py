@@ -36,7 +36,7 @@ WIDE = 0.1
 """The bound, as a fraction, beyond which more blocks are recommended."""
 
 
-AdviceKind = Literal["apply", "keep", "mixed", "moved", "same", "unresolved", "nothing", "instrument"]
+AdviceKind = Literal["apply", "keep", "mixed", "moved", "equivalent", "inconclusive", "nothing", "instrument"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Advice:
       has the condition for applying `snippet`.
     - moved: there is a difference that no setting explains. The manifests are equal, or the runs are of two machines, or
       the baseline of both runs may have changed as much.
-    - same: every effect with a decision is equivalent.
-    - unresolved: no difference was found; the text has the largest that remains possible.
+    - equivalent: every effect with a decision is equivalent.
+    - inconclusive: no difference was found; the text has the largest that remains possible.
     - nothing: no row could be judged; the text has what would help.
     - instrument: there is a difference, but the second side only serves to measure, so there is nothing to apply.
     """
@@ -119,12 +119,12 @@ class _ArmPair:
         few = sum(row.decision is Decision.NO_INTERVAL for row in self.rows)
         short = f"; {few} more without an interval: fewer than {stats.MIN_BLOCKS} blocks" if few else ""
         if not resolved and open_rows:
-            return "unresolved", f"{name}: {self._describe_inconclusive(open_rows, short)}", ""
+            return "inconclusive", f"{name}: {self._describe_inconclusive(open_rows, short)}", ""
         if not resolved and same:
             text = (
                 f"equivalent in {_count(same)}: no change needed: {_describe_bound(_find_widest(same))} at most{short}"
             )
-            return "same", f"{name}: {text}", ""
+            return "equivalent", f"{name}: {text}", ""
         if not resolved:
             return "nothing", f"{name}: {self._explain_nothing()}", ""
         # differences in several units have no order

@@ -32,11 +32,12 @@ NOISY = "it is within what the baseline shows against itself"
 VerdictKind = Literal[
     "apply",
     "worse",
-    "differs",
+    "better-system",
+    "worse-system",
     "false",
     "mixed",
-    "same",
-    "unresolved",
+    "equivalent",
+    "inconclusive",
     "no-interval",
     "bimodal",
     "not-steady",
@@ -48,11 +49,12 @@ VerdictKind = Literal[
 WORDS: dict[VerdictKind, str] = {
     "apply": "better",
     "worse": "worse",
-    "differs": "",
+    "better-system": "",
+    "worse-system": "",
     "false": "a false claim",
     "mixed": "not better everywhere",
-    "same": "no difference found",
-    "unresolved": "inconclusive",
+    "equivalent": "no difference found",
+    "inconclusive": "inconclusive",
     "no-interval": "too few blocks",
     "bimodal": "two clusters of values",
     "not-steady": "not steady",
@@ -71,12 +73,12 @@ class Verdict:
 
     - apply: better at some loads, worse at none.
     - worse: worse, so do not apply it.
-    - differs: better or worse, but it is another system than its baseline, so there is no setting to apply.
+    - better-system, worse-system: better at some loads, or worse; it is another system than its baseline, so there is no setting to apply.
     - false: a difference of a variant from itself under another name (`just aa`), which can only be noise.
     - mixed: better at some loads and worse at others, or better but failed in some blocks (repetitions). The text has
       the condition for applying `snippet`.
-    - same: equivalent at every load that has a decision.
-    - unresolved: inconclusive somewhere, and no difference anywhere.
+    - equivalent: equivalent at every load that has a decision.
+    - inconclusive: inconclusive somewhere, and no difference anywhere.
     - no-interval: fewer than six blocks.
     - bimodal: the blocks fall into two clusters, so no single difference describes them.
     - not-steady: at every load, the rate or CPU time changes within samples of the variant or its baseline.
@@ -193,7 +195,7 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
     if doubts := [(row, effect) for row, effect in judged if row.thirds is not None and row.thirds.unsettled(effect)]:
         message = "; ".join(_describe_finding(summary, row, effect) for row, effect in doubts)
         do = "nothing to decide by, as the average over a sample hides what holds for minutes"
-        return Verdict(arm, "unresolved", message, do)
+        return Verdict(arm, "inconclusive", message, do)
     claims = [(row, effect) for row, effect in judged if effect.claimed]
     if not summary.disturbed:  # differences in several units have no order
         claims.sort(key=lambda item: -abs(item[1].estimate.effect) if item[1].estimate else 0.0)
@@ -202,10 +204,10 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
         open_ = [finding for finding in judged if finding[1].decision is not Decision.EQUIVALENT]
         if not open_:
             found = f"{_describe_equivalent(judged)}{additions}"
-            return Verdict(arm, "same", found, "no change needed", further=elsewhere)
+            return Verdict(arm, "equivalent", found, "no change needed", further=elsewhere)
         held = f", equivalent at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
         found, do, blocks = _describe_inconclusive(open_, count_judged(summary), held)
-        return Verdict(arm, "unresolved", found + additions, do, further=blocks + elsewhere)
+        return Verdict(arm, "inconclusive", found + additions, do, further=blocks + elsewhere)
     parts = [_describe_finding(summary, row, effect) for row, effect in claims[:3]]
     if len(claims) > 3:
         parts.append(f"and at {len(claims) - 3} more points")
@@ -243,9 +245,11 @@ def _conclude_claims(summary: Summary, arm: str, message: str, claims: Sequence[
         do = f"better in that, worse in {', '.join(titles)}: {'choose' if system else 'apply'} it only if the first matters more to you"
         return Verdict(arm, "mixed", message, do, snippet)
     if system:  # what it is compared with may have ended: nobody is advised to stay with that
-        good = f"better than {against}: choose it if its behaviour suits you"
-        bad = f"worse than {against}: plan for that if you choose it"
-        return Verdict(arm, "differs", message, good if True in better else bad)
+        if True in better:
+            return Verdict(
+                arm, "better-system", message, f"better than {against}: choose it if its behaviour suits you"
+            )
+        return Verdict(arm, "worse-system", message, f"worse than {against}: plan for that if you choose it")
     if better == {False}:
         return Verdict(arm, "worse", message, "do not apply it")
     rows = {(row.arm.name, row.point.name): row.cell for row in summary.rows if not row.point.control}

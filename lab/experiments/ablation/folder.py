@@ -123,7 +123,7 @@ def find_refusal(manifests: Path, target: Target, name: str, sweep: str | None =
             able to run these, with the variant and with its baseline. None: only the variant is checked.
 
     """
-    points = [point for point in load_sweep(sweep)[1].expanded() if point.has_outcome] if sweep else []
+    points = [point for point in load_sweep(sweep)[1].load_points if point.has_outcome] if sweep else []
     fixtures = fixtures_of(points)
     try:
         variant = load_variant(name, manifests, fixtures)
@@ -300,7 +300,7 @@ def find_unmeasurable(target: Target, manifests: Path, variant: str, sweep: str)
         sweep: The name of the sweep (a list of load points).
 
     """
-    points = load_sweep(sweep)[1].expanded()
+    points = load_sweep(sweep)[1].load_points
     try:
         check_variant(load_variant(variant, manifests, fixtures_of(points)), target, points)
     except NotMeasurableError as error:

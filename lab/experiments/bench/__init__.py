@@ -1,37 +1,58 @@
 """The preparation of a run: it checks a request (variants, sweep, target), and turns it into a plan that can be measured.
 
-    load_request → find_measurable → probe_points → design_run
+    load_request → find_measurable → probe_points → design_run → run.json with its `Design` (lab/model/design.py)
 
 Each step receives the results of the earlier steps. The steps use the target only through the methods of the class
-`Target`.
+`Target`. The design decides how often everything is measured, and which effects the run can detect. For this it uses the
+noise of earlier runs (`lab.analysis.past`) and the committed variance components (`lab.analysis.levels`).
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from lab.analysis.generations import Place, choose_generations
+from lab.analysis.judge.decision import ALPHA
+from lab.analysis.noise import Noise
+from lab.analysis.past import Schemes, forecast, select_committed_noise, select_judged_noise
 from lab.base.errors import UsageError
-from lab.base.files import check_writable
-from lab.experiments.bench.design import SAMPLE_BYTES, design_run, with_design
-from lab.experiments.bench.measurable import choose_generator, find_measurable, generator_record, refuse_loads
+from lab.base.files import check_writable, runs_folder
+from lab.experiments.bench.blocks import BlockChoice, choose_blocks
+from lab.experiments.bench.measurable import (
+    MeasurableRun,
+    choose_generator,
+    find_measurable,
+    generator_record,
+    refuse_loads,
+)
 from lab.experiments.bench.probing import ProbeTrials, probe_points
-from lab.experiments.bench.request import BenchRequest, fixtures_of, load_request
+from lab.experiments.bench.request import BenchRequest, LoadedRequest, fixtures_of, load_request
 from lab.generators.k6 import Out
 from lab.measure.loop import find_stale_samples
 from lab.measure.measurement import ChosenGenerator
 from lab.model import facts
-from lab.model.design import Design
-from lab.model.plan import Plan
+from lab.model.design import UNKNOWN, Design, Promise, choose_scheme
+from lab.model.metrics import RATIOS
+from lab.model.names import DEFAULT_TARGET
+from lab.model.pairs import SIDES
+from lab.model.plan import Arm, Plan
 from lab.model.run import RunRecord
 from lab.model.sweeps import LoadPoint
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
 from lab.records.store import RunStore
+from lab.stats import power
+from lab.stats.paired import MIN_BLOCKS
 from lab.targets.base import Target
 from lab.targets.survey import check_variant, collect_facts
 
+METRIC = "cpu_per_request"
+"""The metric that both closed loops (interleaved) and offered rates (concurrent) show."""
+SAMPLE_BYTES = 2_000_000
+"""An upper limit of the bytes that a sample's folder takes."""
 CLUSTER = "cluster"
 """The fact that identifies a cluster."""
 
@@ -159,3 +180,159 @@ def note_resumed(run: RunStore, target: Target) -> None:
     run.mark_interrupted(find_stale_samples(run, current))
     lab = {"git_commit": commit} if commit and commit != run.record.git_commit else {}
     run.note_resumed(current | lab)
+
+
+def design_run(
+    loaded: LoadedRequest, run: MeasurableRun, target: Target
+) -> tuple[RunRecord, dict[str, ChosenGenerator]]:
+    """Decide everything about a run (blocks, order, load generators) without starting anything.
+
+    Args:
+        loaded: The request with its loads and variants.
+        run: The measurable part of the request.
+        target: The target.
+
+    Returns:
+        (content of run.json with its `Design`, name of a load point → its generator).
+
+    Raises:
+        UsageError: The run cannot be carried out as requested; the error is the first fault. One such fault is a variant without TLS
+            under loads that are all about TLS sessions.
+
+    """
+    request, record = loaded.request, run.record
+    solo = record.solo
+    if request.nulls is not None:  # the record of an A/A run has no shared-resource cost, but its solo samples stay
+        names = [name for name, variant in loaded.asked.items() if variant.shared_cost and name in record.variants]
+        shared = {name: record.variants[name].model_copy(update={"shared_cost": True}) for name in names}
+        solo = record.model_copy(update={"variants": {**record.variants, **shared}}).solo
+    resolve = request.resolve
+    points, blocks, fixed = record.points, request.blocks or loaded.sweep.blocks, ()
+    if request.nulls is None and (resolve is None or resolve.metric in (None, METRIC)):
+        place = Place(target.sides, target.bring_up_s, lambda name: target.makes_new_workers(run.variants[name]))
+        judged = len(run.asked) * sum(not point.why_alone for point in points)
+        detect = None if resolve is None else (resolve.effect, ALPHA / max(1, judged))
+        points, blocks, fixed = choose_generations(
+            record, loaded.sweep.blocks, bool(solo), place, request.blocks, detect
+        )
+    chosen = {point.name: choose_generator(point, target, request.k6_out) for point in points}
+    if request.k6_out and target.name != DEFAULT_TARGET:
+        fault = f"on target '{target.name}' k6 runs in a pod, and the files it writes stay there"
+        raise UsageError("--k6-out", fault, f"leave it out, or measure with --target {DEFAULT_TARGET}")
+    if request.k6_out and not any(used.keep for used in chosen.values()):
+        made_by = ", ".join(dict.fromkeys(used.generator.name for used in chosen.values()))
+        fault = f"no load of sweep '{loaded.sweep_name}' is made by k6 here, all by {made_by}"
+        remedy = 'leave it out, or name a sweep by --sweep whose points say generator = "k6"'
+        raise UsageError("--k6-out", fault, remedy)
+    for name in run.asked:
+        endpoints = run.endpoints[name]
+        if all(point.resumption is not None and endpoints[point.name].tls == "none" for point in points):
+            fault = f"'{name}' is asked without TLS here: there is no session to resume, or not to"
+            remedy = "variants whose routes have TLS, as 'tls' has; `just list` shows them"
+            raise UsageError(f"point {points[0].name}: resumption", fault, remedy)
+    refuse_loads(points, chosen, {name: run.endpoints[name] for name in run.variants})
+    generators = {point: generator_record(used) for point, used in chosen.items()}
+    record = record.model_copy(update={"points": points, "generators": generators})
+    choice, once = None, request.blocks or loaded.sweep.blocks
+    if request.resolve is not None:
+        choice = choose_blocks(request.resolve, loaded, record, list(run.asked), target)
+        blocks, once = choice.blocks, choice.once
+    seed = request.seed if request.seed is not None else secrets.randbelow(2**31)
+    record = record.planned(blocks, seed, target.sides, solo, once)
+    if not record.pairs and (several := [point for point in points if point.generations > 1]):
+        fault = "asks for generations of workers, which a pair is measured on, and nothing is paired here"
+        raise UsageError(f"point {several[0].name}", fault, "--target local or apiserver, or leave `generations` out")
+    check_writable(runs_folder(), (len(record.slots) + len(record.pairs)) * SAMPLE_BYTES)
+    return with_design(record, target.bring_up_s, choice, fixed), chosen
+
+
+def with_design(
+    record: RunRecord, bring_up_s: float, choice: BlockChoice | None = None, fixed_workers: tuple[str, ...] = ()
+) -> RunRecord:
+    """Complete the design of a run that is about to start or continue: its expected duration, and the effects it can detect.
+
+    A record that has a design already is returned unchanged.
+
+    Args:
+        record: The record of the run.
+        bring_up_s: The target's estimate of the seconds that starting a system takes. It is used where no earlier run shows them.
+        choice: The choice of the number of blocks (repetitions), with the earlier runs that it rests on; None where no effect was
+            requested.
+        fixed_workers: The variants whose reloads start no new worker processes, so that they are measured on the same processes throughout.
+
+    """
+    if record.design is not None:
+        return record
+    design = record.designed
+    if choice is not None:
+        design = design.model_copy(update={"planned_for": choice.planned_for})
+    expected = forecast(record, bring_up_s, choice.past if choice else None)
+    past = expected.past
+    promised: tuple[Promise, ...] = ()
+    if record.blocks < MIN_BLOCKS:
+        source = f"fewer than {MIN_BLOCKS} blocks give no interval"
+    elif all(point.has_outcome for point in record.points):
+        source = UNKNOWN
+    else:
+        source = "by the variation measured on another 2-core machine; this one has no run of this sweep yet"
+        if past is not None and any(not noise.why for noise in past.noises):
+            noises, source = past.noises, past.source
+        else:
+            variant_of = {arm.name: arm.variant for arm in record.arms}
+            bases = dict.fromkeys(variant_of[arm.baseline] for arm in record.arms if arm.baseline)
+            noises = select_committed_noise(record.target, bases, record.points)
+        promised = find_promises(record.model_copy(update={"design": design}), noises)
+    changes = {
+        "fixed_workers": fixed_workers,
+        "fresh": expected.fresh,
+        "duration_s": expected.duration_s,
+        "promised": promised,
+        "promised_by": source,
+        "taught_by": past.runs if past else (),
+    }
+    return record.model_copy(update={"design": design.model_copy(update=changes)})
+
+
+def find_promises(record: RunRecord, noises: Sequence[Noise]) -> tuple[Promise, ...]:
+    """Return the minimum detectable effects of a run: for each metric and load point, the smallest effect found with 90 % power.
+
+    The metric is the one for which the run was planned, or else the primary metric of each variant. The effects are cautious in two ways.
+    They are computed for the strictest threshold of Holm's method, which adjusts for all comparisons of the run. And they use the upper
+    limit of the standard deviation, since the noise is only known from earlier runs (`power.compute_planned_sd`).
+
+    Args:
+        record: The record of the run, with its design.
+        noises: The noise of the baselines in earlier runs.
+
+    """
+    design = record.designed
+    requested = design.planned_for.asked if design.planned_for else None
+    variant_of = {arm.name: arm.variant for arm in record.arms}
+    points = {point.name: point for point in record.points}
+    tried = [
+        arm
+        for arm in record.arms
+        if arm.role == "variant" and (requested or record.variants[arm.variant].primary_metric in RATIOS)
+    ]
+    judged: list[tuple[Arm, Noise]] = []
+    for arm in tried or [arm for arm in record.arms if arm.role == "again"]:
+        variant = record.variants[arm.variant]
+        metric = requested or (variant.primary_metric if arm in tried else None)
+        shared, foreign = arm.role == "variant" and variant.shared_cost, arm.name in design.systems
+        sides = SIDES if record.pairs else SIDES[:1]
+        schemes: Schemes = {name: choose_scheme(shared, point, sides, foreign) for name, point in points.items()}
+        noise = [item for item in noises if item.variant == variant_of[arm.baseline or ""]]
+        judged += [
+            (arm, item) for item in select_judged_noise(noise, record.points, metric, requested is not None, schemes)
+        ]
+    level = ALPHA / max(1, len(judged))
+    largest: dict[tuple[str, str], Promise] = {}
+    for arm, noise in judged:
+        sd, place = power.compute_planned_sd(noise.sd or 0.0, noise.pilot_blocks), (noise.metric, noise.point)
+        planned = design.place(arm.name, noise.point, noise.scheme is not None)
+        blocks = len(planned.blocks) if planned else 0
+        values = points[noise.point].counting(blocks) if noise.scheme else blocks
+        effect = power.compute_mde(sd, values, level)
+        if effect is not None and (place not in largest or largest[place].effect < effect):
+            largest[place] = Promise(metric=noise.metric, point=noise.point, sd=sd, effect=effect)
+    return tuple(largest.values())

@@ -154,7 +154,7 @@ def load_request(request: BenchRequest) -> LoadedRequest:
     manifests = request.manifests or MANIFESTS
     name = _choose_sweep(request.variants, manifests) if request.sweep is None else request.sweep
     name, sweep = load_sweep(name) if request.made is None else (name, request.made)
-    points = tuple(sweep.expanded())
+    points = tuple(sweep.load_points)
     for only in request.only:
         refuse_unknown(only, [point.name for point in points], "--points", f"the sweep has no point '{only}'")
     controls = {
@@ -220,7 +220,7 @@ def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
 
     """
     sweeps = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
-    if not any(point.has_outcome or point.grpc for sweep in sweeps for point in load_sweep(sweep)[1].expanded()):
+    if not any(point.has_outcome or point.grpc for sweep in sweeps for point in load_sweep(sweep)[1].load_points):
         return DEFAULT_SWEEP
     if len(sweeps) > 1:
         choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())

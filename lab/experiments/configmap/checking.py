@@ -101,7 +101,7 @@ def estimate_run_s(sweep_name: str, compared: tuple[Compared, ...]) -> float:
 
     """
     name, sweep = sweep_files.load_sweep(sweep_name)
-    points = tuple(point.on_cpus(None) for point in sweep.expanded())
+    points = tuple(point.on_cpus(None) for point in sweep.load_points)
     by_variant = {f"{entry[0]}+{number}": entry for number, entry in enumerate(compared)}
     plain = all(point.disturbance is None and point.tls in ("none", "routed") for point in points)
     arms = plan.list_arms([(variant, entry[0]) for variant, entry in by_variant.items()], REFERENCE if plain else None)

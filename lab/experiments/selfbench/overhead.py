@@ -39,7 +39,7 @@ def estimate_s(sweep: str) -> float:
         UsageError: The sweep is unknown.
 
     """
-    return sum(point.duration_s + 1.5 for point in load_sweep(sweep)[1].expanded()) * 3 * BLOCKS
+    return sum(point.duration_s + 1.5 for point in load_sweep(sweep)[1].load_points) * 3 * BLOCKS
 
 
 def measure_overhead(sweep: str) -> list[str]:

@@ -173,7 +173,7 @@ def command_at_knee(report: KneeReport, knee: Knee) -> str:
     knee from the search.
     """
     target = rerun.place(report.target)
-    difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].expanded())
+    difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].load_points)
     sweep = "YOURS.toml" if difference else AT_KNEE
     how = f" (YOURS: lab/sweeps/{AT_KNEE}.toml with this load: it is {difference})" if difference else ""
     search_or_rate = report.run if len(report.knees) == 1 else f"{knee.rate_rps or 0:.0f}"

@@ -322,7 +322,7 @@ def concurrency(
     """
     several, first = len(metrics) > 1, find_metric(metrics[0])
     printed_lines = {find_metric(metric).title if several else "boom": _read_boom(metric) for metric in metrics}
-    sizes = [float(point.connections) for point in load_sweep(load_study("nds").file.sweep)[1].expanded()]
+    sizes = [float(point.connections) for point in load_sweep(load_study("nds").file.sweep)[1].load_points]
     ends = min(sizes), max(sizes)
     bounds = [Bound(*read_claimed_level(claim), ends, find_metric(metric).title) for claim, metric in claimed.items()]
     lines = _list_by_size(run, metrics, variants, lambda point: point.connections)
@@ -378,7 +378,9 @@ def pages(
         page = f"{value:g}{unit}.bin"
         refuse_unknown(page, PAGES, "claims.csv", f"{claimed}: no page is called {page}")
         published_lines = {claimed: [(float(PAGES[page]), MeasuredNumber(text, "published", 1.0))]}
-    ticks = {float(PAGES[point.page]): point.page.partition(".")[0] for point in load_sweep("page-sizes")[1].expanded()}
+    ticks = {
+        float(PAGES[point.page]): point.page.partition(".")[0] for point in load_sweep("page-sizes")[1].load_points
+    }
     lines = _list_by_size(run, [metric], variants, lambda point: PAGES[point.page])
     metric_title, unit = find_metric(metric).title, find_metric(metric).own_unit
     figure = figures.scaling(lines, title, "page", metric_title, unit, log_y, published=published_lines, ticks=ticks)

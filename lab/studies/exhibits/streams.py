@@ -150,7 +150,7 @@ def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[s
         names = [*change.variants, *([change.against] if change.against else [])]
         choices = (shelf.of(change.sweep, change.quick, variant=choice) for choice in (names, *change.variants))
         run = next((run for run in choices if isinstance(run, Evidence)), None)
-        yield change, names, SERVICES[load_sweep(change.sweep)[1].expanded()[0].generator], run
+        yield change, names, SERVICES[load_sweep(change.sweep)[1].load_points[0].generator], run
 
 
 def _make_row(run: Evidence, arm: Arm, point: LoadPoint, service: Service, knobs: list[str]) -> tuple[str, ...]:

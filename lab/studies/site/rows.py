@@ -26,10 +26,11 @@ ANSWERS_BY_KIND: Mapping[str, tuple[str, str]] = {
     "apply": ("Yes", "better"),
     "worse": ("No, it does harm", "worse"),
     "mixed": ("It depends", "inconclusive"),
-    "same": ("No, nothing worth having", "equivalent"),
-    "differs": ("It is another system", "equivalent"),
+    "equivalent": ("No, nothing worth having", "equivalent"),
+    "better-system": ("Yes", "better"),
+    "worse-system": ("No", "worse"),
     "false": ("No", "equivalent"),
-    "unresolved": ("Inconclusive here", "inconclusive"),
+    "inconclusive": ("Inconclusive here", "inconclusive"),
     "bimodal": ("It is one of two things", "inconclusive"),
     "no-interval": ("Not measured enough", "inconclusive"),
     "not-measurable": ("Cannot be shown here", "inconclusive"),
@@ -144,8 +145,6 @@ def find_answer(finding: StepFinding) -> tuple[str, str]:
     If the boots (starts of the machine) disagree, the words are `It depends on the boot`. For a finding about another system, the
     answer is `Yes` if that system is better, and otherwise `No`.
     """
-    if finding.boots.agree and finding.verdict.kind == "differs":
-        return ("Yes", "better") if finding.verdict.do.startswith("better") else ("No", "worse")
     return ANSWERS_BY_KIND[finding.verdict.kind] if finding.boots.agree else ("It depends on the boot", "inconclusive")
 
 

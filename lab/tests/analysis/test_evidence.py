@@ -193,7 +193,7 @@ def test_a_log_begins_with_its_load_and_that_with_its_first_request(shelf: Shelf
 
 def test_what_the_table_does_not_count_as_failed_is_no_failure_in_the_timeline() -> None:
     """A new route: 404 until it is there, and once after that."""
-    point = next(point for point in load_sweep("new-route")[1].expanded() if not point.control)
+    point = next(point for point in load_sweep("new-route")[1].load_points if not point.control)
     once = disturbed.requests(1.0, 1.0, out=(0.0, 1.0), status=404)
     once = once.with_columns(pl.col("due_s", "sent_s", "done_s") + 12.0)
     log = pl.concat([disturbed.requests(out=(0.0, 8.0), status=404), once])

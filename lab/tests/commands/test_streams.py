@@ -27,7 +27,7 @@ def test_known_delays_are_seen_without_a_proxy_and_the_sweeps_streams_are_held(t
     for known_ms in (5, 20, 100):
         late_s = found["direct", f"held-{known_ms}ms"]["delay_p50_s"]
         assert late_s == pytest.approx(known_ms / 1e3, abs=EXACT_S)
-    (point,) = load_sweep("events")[1].expanded()
+    (point,) = load_sweep("events")[1].load_points
     high_s = found["direct", f"at-once-c{point.connections}"]["delay_p99_s"]
     assert high_s is not None and high_s < EXACT_S
 

@@ -12,7 +12,7 @@ import pytest
 from lab.analysis.judge import rulings
 from lab.analysis.noise import measure_noise
 from lab.analysis.summary import summarise_run
-from lab.experiments.bench.design import with_design
+from lab.experiments.bench import with_design
 from lab.model.design import Design, Promise, choose_shape, find_solo_places
 from lab.model.pairs import SIDES
 from lab.model.plan import Plan

@@ -388,7 +388,7 @@ def test_a_search_is_not_resumed_under_other_facts() -> None:
 def at_knee(**changed: Any) -> list[LoadPoint]:
     table = {"name": "knee", "generator": "k6", "connections": 1, "duration_s": 5, "of_knee": [0.5, 0.8]} | changed
     file = {"title": "t", "question": "q", "blocks": 1, "points": [table]}
-    return sweeps.Sweep.model_validate(file).expanded()
+    return sweeps.Sweep.model_validate(file).load_points
 
 
 def test_loads_are_placed_at_the_knee_of_the_baseline_or_at_the_only_one_or_at_a_rate() -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
-from lab.generators import GENERATORS
-from lab.measure import credible, validity
-from lab.measure.called import CalledRegime, make_steady_regime
+from lab.measure import credible, pair, validity
 from lab.measure.measurement import parse_report
-from lab.measure.steady import SteadyRegime
 from lab.model.load import CallReport, GeneratorResult
 from lab.model.samples import Reason
 from lab.model.sweeps import LoadPoint
@@ -186,21 +184,29 @@ def test_a_report_of_calls_that_was_tampered_with_does_not_count(name: str, chan
     assert judged(name, f"{json.dumps(summary, separators=(',', ':'))}\n") & NO_SAMPLE
 
 
-def test_calls_have_a_regime_of_their_own_in_pairs_too() -> None:
-    system: Any = object()
-    tool = GENERATORS["k6-grpc"]
-    calls = fake_point().model_copy(update={"generator": tool.name})
-    assert type(make_steady_regime(system, calls, tool, alone=False)) is CalledRegime
-    assert type(make_steady_regime(system, fake_point(), tool)) is SteadyRegime
+@pytest.mark.parametrize("generator", ["k6-grpc", "wrk"])
+def test_calls_have_a_regime_of_their_own_in_pairs_too(generator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class UsedError(Exception):
+        pass
+
+    def use(*_: object, **__: object) -> None:
+        raise UsedError(generator)
+
+    regimes = {"k6-grpc": "CalledRegime", "wrk": "SteadyRegime"}
+    monkeypatch.setattr(pair, regimes[generator], use)
+    point = fake_point().model_copy(update={"generator": generator})
+    side: Any = SimpleNamespace(system=None, slot=SimpleNamespace(point=point), chosen=SimpleNamespace(generator=None))
+    with pytest.raises(UsedError):
+        pair.PairRun((side, side)).measure(1)
 
 
 def test_the_sweep_of_calls_has_both_loops_and_streams() -> None:
-    unary, rate, streams = load_sweep("grpc")[1].expanded()
+    unary, rate, streams = load_sweep("grpc")[1].load_points
     assert (unary.rate_rps, rate.rate_rps, streams.rate_rps) == (None, 250, None)
     assert describe_load(streams) == "32 connections, closed loop, 4 s, 1kB.bin, gRPC, 20 messages for each call"
     assert describe_load(unary) == "32 connections, closed loop, 4 s, 1kB.bin, gRPC"
     assert all(point.grpc and not point.why_alone and not point.has_outcome for point in (unary, rate, streams))
-    assert [point.name for point in load_sweep("grpc-quick")[1].expanded()] == ["rate-250", "streams"]
+    assert [point.name for point in load_sweep("grpc-quick")[1].load_points] == ["rate-250", "streams"]
 
 
 def test_the_script_calls_the_name_and_the_port_of_the_load() -> None:

@@ -138,13 +138,13 @@ def test_an_upload_goes_where_the_backend_takes_it_whole_and_windows_are_the_cli
 
 def test_the_sweeps_have_both_protocols_with_and_without_a_delay() -> None:
     for name in ("http2-download", "http2-upload", "http2-download-quick", "http2-upload-quick", "http2-upload-1mb"):
-        points = load_sweep(name)[1].expanded()
+        points = load_sweep(name)[1].load_points
         assert {(point.protocol, point.link_delay_ms) for point in points} >= {("h1", 20.0), ("h2", 20.0)}
         assert {point.transfer for point in points} == {name.split("-")[1]}
         assert all(point.why_alone == "a large transfer does not end with its time slice" for point in points)
-    windows = {point.window_bits for point in load_sweep("http2-download")[1].expanded() if point.link_delay_ms}
+    windows = {point.window_bits for point in load_sweep("http2-download")[1].load_points if point.link_delay_ms}
     assert windows == {None, 16, 20}
-    (point,) = (each for each in load_sweep("http2-download")[1].expanded() if each.name == "h2-64kb-20ms")
+    (point,) = (each for each in load_sweep("http2-download")[1].load_points if each.name == "h2-64kb-20ms")
     said = "1 connections, closed loop, 4 s, 1MB.bin downloaded, TLS edge, HTTP/2, windows of 2^16 bytes, 20 ms more per round trip"
     assert describe_load(point) == said
 
@@ -179,7 +179,7 @@ transfer = "download"
 )
 def test_a_transfer_that_is_none_is_refused(tmp_path: Any, was: str, becomes: str, says: str) -> None:
     (tmp_path / "s.toml").write_text(GOOD)
-    assert load_sweep(str(tmp_path / "s.toml"))[1].expanded()[0].transfer == "download"
+    assert load_sweep(str(tmp_path / "s.toml"))[1].load_points[0].transfer == "download"
     (tmp_path / "s.toml").write_text(GOOD.replace(was, becomes))
     with pytest.raises(UsageError, match=re.escape(says)):
         load_sweep(str(tmp_path / "s.toml"))

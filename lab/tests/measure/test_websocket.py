@@ -199,12 +199,12 @@ def test_outcomes_of_websockets_are_metrics_with_a_rule_of_decision() -> None:
 
 
 def test_the_sweeps_of_websockets_hold_them_longer_than_each_timeout() -> None:
-    points = {name: load_sweep(name)[1].expanded()[0] for name in ("websocket-idle", "websocket-idle-long")}
+    points = {name: load_sweep(name)[1].load_points[0] for name in ("websocket-idle", "websocket-idle-long")}
     assert [point.duration_s > limit_s for point, limit_s in zip(points.values(), (60, 300), strict=True)] == [
         True,
         True,
     ]
-    (quick,) = load_sweep("websocket-quick")[1].expanded()
+    (quick,) = load_sweep("websocket-quick")[1].load_points
     assert describe_load(quick) == "50 WebSockets, a message of 200 bytes every 0.1 s on each, 2 s"
     assert quick.has_outcome and quick.websocket and quick.why_alone
 

@@ -38,7 +38,7 @@ def digest(name: str) -> str:
             point.model_dump(mode="json", exclude_defaults=True, exclude={"disturbance"}),
             point.disturbance and point.disturbance.model_dump(mode="json"),
         )
-        for point in sweep.expanded()
+        for point in sweep.load_points
     ]
     return sha256(json.dumps([said, points], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -72,9 +72,9 @@ def test_a_form_is_a_sweep_by_the_files_name_and_its_own(tmp_path: Path) -> None
     (tmp_path / "my-load.toml").write_text(f"{GOOD}warmup_s = 5\n{second}{FORM}")
     name, sweep = load_sweep(str(tmp_path / "my-load-short.toml"))
     assert (name, sweep.title, sweep.question, sweep.blocks) == ("my-load-short", "short", "q", 2)
-    (point,) = sweep.expanded()
+    (point,) = sweep.load_points
     assert (point.name, point.connections, point.duration_s, point.warmup_s) == ("a", 800, 3.0, 1.0)
-    assert [point.warmup_s for point in load_sweep(str(tmp_path / "my-load.toml"))[1].expanded()] == [5.0, 1.0]
+    assert [point.warmup_s for point in load_sweep(str(tmp_path / "my-load.toml"))[1].load_points] == [5.0, 1.0]
     with pytest.raises(UsageError, match="there is no file"):
         load_sweep(str(tmp_path / "my-load-shorter.toml"))
     with pytest.raises(UsageError, match="did you mean 'quick'"):
@@ -89,7 +89,7 @@ def test_a_form_changes_a_disturbance_key_by_key(tmp_path: Path) -> None:
     whole = text.replace("[[points]]", '[disturbance]\nkind = "outage"\nat_s = 1\nfor_s = 1\n[[points]]')
     for given in (f"{text}{OUTAGE}\n{form}", f"{whole}{form}"):
         (tmp_path / "s.toml").write_text(given)
-        found = [point.disturbance for point in load_sweep(str(tmp_path / "s-late.toml"))[1].expanded()]
+        found = [point.disturbance for point in load_sweep(str(tmp_path / "s-late.toml"))[1].load_points]
         assert [(each.at_s, each.model_dump()["kind"]) for each in found if each] == [(2.0, "outage")] * 2
 
 
@@ -123,7 +123,7 @@ def test_a_disturbance_that_takes_over_half_an_hour_has_a_quick_form() -> None:
     assert len(set(names)) == len(names)
     for name in names:
         sweep = load_sweep(name)[1]
-        points = sweep.expanded()
+        points = sweep.load_points
         took_s = 3 * sweep.blocks * sum(point.duration_s + point.warmup_s + 5 for point in points)
         if any(point.disturbance for point in points) and took_s > 31 * 60:
             assert f"{name.removesuffix('-long')}-quick" in names
@@ -136,7 +136,7 @@ def test_a_load_beside_a_disturbance_has_connections_to_spare(tmp_path: Path) ->
     said = refused(tmp_path / "s.toml", text.replace("connections = 10", "connections = 599"))
     assert "points.a.connections: 600 or more" in said
     (tmp_path / "s.toml").write_text(text.replace("connections = 10", "connections = 600"))
-    assert [point.name for point in load_sweep(str(tmp_path / "s.toml"))[1].expanded()] == ["a", "control"]
+    assert [point.name for point in load_sweep(str(tmp_path / "s.toml"))[1].load_points] == ["a", "control"]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ MIX = '[traffic]\nrequests = ["3 GET h1 p1 100", "1 POST h2 p2 0"]\n\n[[points]]
 
 def test_a_mix_of_requests_takes_the_place_of_every_points_page(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(GOOD.replace("wrk", "k6").replace("[[points]]", MIX, 1))
-    (point,) = load_sweep(str(tmp_path / "s.toml"))[1].expanded()
+    (point,) = load_sweep(str(tmp_path / "s.toml"))[1].load_points
     assert point.traffic is not None
     assert sorted(point.traffic.order) == [0, 0, 0, 1]
     assert (point.routes, point.page) == (2, "traffic/p1?start=104857513")
@@ -197,7 +197,7 @@ def test_lists_are_crossed_and_named(tmp_path: Path) -> None:
     text = GOOD.replace("connections = 10", 'connections = [10, 20]\npage = ["1kB.bin", "8kB.txt"]')
     (tmp_path / "s.toml").write_text(text)
     _, sweep = load_sweep(str(tmp_path / "s.toml"))
-    assert [p.name for p in sweep.expanded()] == [
+    assert [p.name for p in sweep.load_points] == [
         f"a-c{count}-{page}" for count in (10, 20) for page in ("1kb.bin", "8kb.txt")
     ]
 
@@ -237,7 +237,7 @@ def test_whole_numbers_do_where_seconds_and_rates_are_wanted(tmp_path: Path) -> 
     """`duration_s = 5` is 5.0 s; `requests`, `routes = 1` and `tls = "none"` may be said."""
     path = tmp_path / "s.toml"
     path.write_text(GOOD + 'rate_rps = [100, 200.5]\nwarmup_s = 0\nrequests = 50\nroutes = 1\ntls = "none"\n')
-    points = load_sweep(str(path))[1].expanded()
+    points = load_sweep(str(path))[1].load_points
     assert [(p.name, p.rate_rps, p.duration_s, p.warmup_s) for p in points] == [
         ("a-r100", 100.0, 5.0, 0.0),
         ("a-r200.5", 200.5, 5.0, 0.0),
@@ -273,7 +273,7 @@ def test_a_file_that_cannot_be_read_is_refused(fault: OSError, says: str, monkey
 def test_threads_at_most_are_as_many_as_a_machine_has(connections: int, cpus: int | None, threads: int) -> None:
     """So many that each has as many connections; a number of threads stays, for the plan to refuse."""
     point = {"name": "p", "generator": "wrk", "connections": connections, "duration_s": 2.0, "threads_at_most": 4}
-    (spec,) = Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [point]}).expanded()
+    (spec,) = Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [point]}).load_points
     settled = spec.on_cpus(cpus)
     assert (settled.threads, settled.threads_at_most) == (threads, None)
     assert settled.model_copy(update={"threads": 256}).on_cpus(cpus).threads == 256

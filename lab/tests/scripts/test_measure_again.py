@@ -30,7 +30,7 @@ def test_every_row_names_what_there_is(row: dict[str, str], monkeypatch: pytest.
         return
     for name in filter(None, [*options.variants, options.against]):
         load_variant(name)
-    points = load_sweep(options.sweep)[1].expanded() if options.sweep else ()
+    points = load_sweep(options.sweep)[1].load_points if options.sweep else ()
     named: list[str] = options.points.split(",") if options.points else []
     assert set(named) <= {point.name for point in points}
 

@@ -75,7 +75,7 @@ def edited(path: Path, old: str, new: str) -> None:
 
 
 def points_of(sweep: str) -> list[LoadPoint]:
-    return load_sweep(sweep)[1].expanded()
+    return load_sweep(sweep)[1].load_points
 
 
 @pytest.mark.parametrize("key", list_studies())

@@ -45,7 +45,7 @@ def main() -> int:
     variant = load_variant("baseline")
     TARGET.check()
     try:
-        point = next(each for each in load_sweep(SWEEP)[1].expanded() if each.name == NAME).on_cpus(
+        point = next(each for each in load_sweep(SWEEP)[1].load_points if each.name == NAME).on_cpus(
             TARGET.generator_cpus()
         )
         chosen = choose_generator(point, TARGET)

@@ -43,7 +43,7 @@ def run_of(
     points: Sequence[str] = (),
 ) -> RunStore:
     """A run of `sweep` (its own points, at RATE_RPS; only those named) in `folder`. Control runs are never disturbed."""
-    every = [point for point in load_sweep(sweep)[1].expanded() if not points or point.name in points or point.control]
+    every = [point for point in load_sweep(sweep)[1].load_points if not points or point.name in points or point.control]
     loads = [point.model_copy(update={"rate_rps": RATE_RPS}) for point in every]
     planned = plan_samples(list_arms(variants, None), loads, blocks, seed=1)
     told = {

@@ -23,7 +23,7 @@ FACTS = {"cpu": "Xeon", "cpus": "2", "memory_bytes": "25276510208", "kernel": "6
 SNIPPETS = {"keepalive": "data:\n  keep-alive-requests: '10000'\n"}
 PRIMARY = {"keepalive": "p99", "backlog": "rate"}
 SEARCH = KneeSearch(p99_s=0.05, min_achieved=0.99, max_generator_core=0.8, start_rps=100, least_rps=1, precision=0.1)
-KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+KILL = [point for point in load_sweep("kill")[1].load_points if point.name == "delete" or point.control]
 
 
 class MadeStore(RunStore):

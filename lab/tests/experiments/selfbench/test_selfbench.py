@@ -106,7 +106,7 @@ COSTS = {"extra-work-few": 1.1, "extra-work-half": 1.5, "extra-work-most": 2.0}
 
 def both_ways(costs: Mapping[str, float], shown: float = 1.0) -> MadeStore:
     """Variants of known work as pairs and alone; `shown`: what a pair has of what they truly add."""
-    points = load_sweep(effects.SWEEP)[1].expanded()
+    points = load_sweep(effects.SWEEP)[1].load_points
     arms = list_arms([(name, "baseline") for name in LINES], None)
     planned = plan_samples(arms, points, 40, 1, choose_shape(arms, points, 40, SIDES))
 

@@ -112,7 +112,7 @@ def sizes_of(log: AccessLog) -> list[int]:
 def test_every_method_and_size_is_answered_with_as_many_bytes(tmp_path: Path) -> None:
     sizes = [0, 1, 2, 12, 13, 14, 15, 4096, 1_000_003]
     requests = tuple(f"1 {method} h1 p{index + 1} {size}" for index, size in enumerate(sizes) for method in METHODS)
-    point = make_sweep(Traffic(requests=requests), 200).expanded()[1].model_copy(update={"duration_s": 1.0})
+    point = make_sweep(Traffic(requests=requests), 200).load_points[1].model_copy(update={"duration_s": 1.0})
     with backend(tmp_path / "backend") as (port, log):
         result = load_with_k6(load_of(point, port), tmp_path)
         got = read_got(log)
@@ -130,7 +130,7 @@ def test_every_method_and_size_is_answered_with_as_many_bytes(tmp_path: Path) ->
 @pytest.mark.slow
 def test_an_answer_of_another_size_is_an_error(tmp_path: Path) -> None:
     traffic = Traffic(requests=("1 GET h1 p1 5000", "1 GET h1 p2 5"))
-    point = make_sweep(traffic, 50).expanded()[1].model_copy(update={"duration_s": 1.0})
+    point = make_sweep(traffic, 50).load_points[1].model_copy(update={"duration_s": 1.0})
     with backend(tmp_path / "backend") as (port, _):
         (tmp_path / "backend" / "pages" / SERVED).write_bytes(b"x" * (MAX_BYTES - 1))
         result = load_with_k6(load_of(point, port), tmp_path)
@@ -149,7 +149,7 @@ def test_a_load_has_the_shares_of_paths_and_sizes_and_the_rate_of_a_log_of_100_0
     at_random = tuple(gap * 50 / sum(quantiles) for gap in quantiles)
     traffic = make_traffic(log, 0).model_copy(update={"gaps": at_random})
     assert traffic.log is not None and traffic.log.rate_rps == pytest.approx(300, rel=0.02)
-    point = make_sweep(traffic, None).expanded()[1].model_copy(update={"duration_s": 10.0})
+    point = make_sweep(traffic, None).load_points[1].model_copy(update={"duration_s": 10.0})
     with backend(tmp_path / "backend") as (port, path):
         load = load_of(point, port)
         result = load_with_k6(load, tmp_path)

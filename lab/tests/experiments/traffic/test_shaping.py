@@ -104,7 +104,7 @@ def test_any_log_makes_a_mix_that_can_be_loaded_and_stored(lines: list[LogLine])
     assert sum(shape.count for shape in traffic.shapes) == len(lines) == len(traffic.order)
     assert 1 <= traffic.routes <= MAX_ROUTES
     assert max(shape.size_bytes for shape in traffic.shapes) <= MAX_BYTES
-    points = make_sweep(traffic, None).expanded()
+    points = make_sweep(traffic, None).load_points
     assert [point.routes for point in points] == [traffic.routes] * 2
     assert LoadPoint.model_validate_json(points[1].model_dump_json()) == points[1]
 
@@ -152,19 +152,19 @@ def test_arrivals_have_the_logs_gaps_within_blocks_that_keep_the_rate() -> None:
 def test_a_rate_is_the_logs_unless_one_is_named_and_lasts_long_enough() -> None:
     _, traffic = made(3000)
     assert traffic.log is not None
-    closed, open_ = make_sweep(traffic, None).expanded()
+    closed, open_ = make_sweep(traffic, None).load_points
     assert (closed.name, closed.rate_rps) == ("ceiling", None)
     assert (open_.name, open_.rate_rps) == (f"rate-{traffic.log.rate_rps:.0f}", traffic.log.rate_rps)
-    named = make_sweep(traffic, 40).expanded()[1]
+    named = make_sweep(traffic, 40).load_points[1]
     assert (named.name, named.rate_rps, named.duration_s) == ("rate-40", 40, 25)
-    assert make_sweep(traffic, 1).expanded()[1].duration_s == 60
+    assert make_sweep(traffic, 1).load_points[1].duration_s == 60
     slow = make_traffic(log_of(*(LogLine(1e7 * number, "a", "GET", "/", 1) for number in range(3))), 0)
     with pytest.raises(UsageError, match="(?s)mean rate is .*--traffic-rate"):
         make_sweep(slow, None)
 
 
 def test_the_sweep_has_a_mix_of_its_own_for_those_without_a_log() -> None:
-    points = load_sweep("traffic")[1].expanded()
+    points = load_sweep("traffic")[1].load_points
     assert {point.generator for point in points} == {"k6"}
     traffic = points[0].traffic
     assert traffic is not None and traffic.routes == 10 and traffic.log is None

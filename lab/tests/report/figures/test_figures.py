@@ -229,7 +229,7 @@ def test_places_are_the_percentiles_that_wrk2_prints() -> None:
     for row in published.read_frame(curves.TABLE).iter_rows(named=True):
         assert reciprocal_tail(row["vertex_index"]) == pytest.approx(row["inverse_tail_1_over_1_minus_p"], abs=0.0051)
         assert 100 * (1 - 1 / reciprocal_tail(row["vertex_index"])) == pytest.approx(row["percentile"], abs=6e-5)
-    points = load_sweep("digitalocean")[1].expanded()
+    points = load_sweep("digitalocean")[1].load_points
     assert [point.connections for point in points] == [
         curve.connections for curve in curves.read_published_curves("original")
     ]

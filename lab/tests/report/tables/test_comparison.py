@@ -33,7 +33,7 @@ ASKED = ("lab", "knee", "--target=kind", "--p99=20ms", "--precision=10%", "--clo
 BY_K6 = {"name": "k6", "version": "1.8.1", "stand_in_for": "wrk2", "out": "csv"}
 WITH_ROWS = {"ceiling": BY_K6, "rate-1000": BY_K6}
 LIMITED = {"limited_by": "generator"}
-KILL = [point for point in load_sweep("kill")[1].expanded() if point.name == "delete" or point.control]
+KILL = [point for point in load_sweep("kill")[1].load_points if point.name == "delete" or point.control]
 
 
 def printed(found: Comparison, width: int | None = None) -> str:
@@ -121,7 +121,7 @@ def test_what_is_not_resolved_ends_in_a_bound_another_load_or_how_many_blocks() 
     row = next(row for row in found.rows if (row.point.name, row.metric) == ("rate-1000", "p99"))
     assert row.estimate is not None and row.estimate.interval is not None
     bound = max(map(abs, row.estimate.interval))
-    assert advice.kind == "unresolved"
+    assert advice.kind == "inconclusive"
     assert f"no change needed unless {100 * (exp(bound) - 1):.1f} % in p99 at rate-1000" in advice.text
     store = changed(made(), hypothesis_sweep="port-churn")
     assert advice_of(compare_runs(store, None)).text.endswith("just bench keepalive --sweep port-churn")
@@ -227,7 +227,7 @@ def test_an_effect_no_larger_than_the_baselines_move_is_measured_again_in_one_ru
     assert "measure both in one run: just bench backlog keepalive" in advice_of(arms).text
     second = changed(made("run-2", {"keepalive": 1.0, "baseline": 1.3}, seed=2))
     advice = advice_of(compare_runs(made(), second))
-    assert advice.kind == "unresolved" and "their common baseline moved between the runs" in advice.text
+    assert advice.kind == "inconclusive" and "their common baseline moved between the runs" in advice.text
 
 
 @pytest.mark.parametrize("arms", [(None, None), ("keepalive-again", "keepalive-null-1")])
@@ -255,7 +255,7 @@ def test_two_systems_have_nothing_to_apply_and_nothing_that_says_what_drifted() 
 
 def test_a_disturbances_bound_is_in_its_own_unit() -> None:
     advice = advice_of(compare_runs(gone({"baseline": 30.0, "keepalive": 30.0}), None))
-    assert advice.kind == "same" and "no change needed: a difference of 0" in advice.text
+    assert advice.kind == "equivalent" and "no change needed: a difference of 0" in advice.text
     assert " s in longest gap at delete" in advice.text or " in failed requests at delete" in advice.text
     of_arm = alter(lambda slot: (slot.arm.name, slot.point.rate_rps) == ("keepalive", None), lambda _: LIMITED)
     text = advice_of(compare_runs(made(effects={"keepalive": 0.5}, change=of_arm), None)).text

@@ -183,12 +183,14 @@ def test_a_verdict_says_what_to_apply_and_what_not_to_bother_with() -> None:
     assert (spare.kind, spare.snippet) == ("apply", "kind: proxy-replicas-2\n")
     assert spare.text.startswith("proxy-replicas-2: longest gap at kill 0 s instead of 29.")
     assert "−29" in spare.text and spare.text.endswith(": apply it")
-    assert sleep.kind == "same" and sleep.text.startswith("pre-stop-sleep: no difference in longest gap at kill (")
+    assert sleep.kind == "equivalent" and sleep.text.startswith(
+        "pre-stop-sleep: no difference in longest gap at kill ("
+    )
     assert sleep.text.endswith(", smaller than the equivalence margin of 0.58 s): no change needed"), (
         "a fiftieth of the baseline's 29 s"
     )
     narrow = make_verdicts(summary_of(margin=0.001))[1]
-    assert narrow.kind == "unresolved" and "no change needed unless a difference of 0." in narrow.text
+    assert narrow.kind == "inconclusive" and "no change needed unless a difference of 0." in narrow.text
     other = KILL.model_copy(update={"name": "other", "rate_rps": 200.0})
     controls = [CONTROL, other.model_copy(update={"name": "other-control", "control": True})]
 

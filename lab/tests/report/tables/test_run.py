@@ -116,8 +116,8 @@ def test_what_died_in_some_blocks_is_not_applied_as_it_is() -> None:
     ("factor", "systems", "purpose", "kind", "ending"),
     [
         (1.3, [], "", "worse", ": do not apply it"),
-        (0.7, ["keepalive"], "", "differs", ": better than baseline: choose it if its behaviour suits you"),
-        (1.3, ["keepalive"], "", "differs", ": worse than baseline: plan for that if you choose it"),
+        (0.7, ["keepalive"], "", "better-system", ": better than baseline: choose it if its behaviour suits you"),
+        (1.3, ["keepalive"], "", "worse-system", ": worse than baseline: plan for that if you choose it"),
         (1.3, [], "what Lua costs", "instrument", ": only to measure by, nothing to apply: what Lua costs"),
     ],
 )
@@ -150,9 +150,9 @@ def test_a_sentence_ends_in_a_bound_or_in_what_to_apply_and_when() -> None:
     (verdict,) = verdicts.make_verdicts(summary)
     assert effect.estimate is not None and effect.estimate.interval is not None
     bound = 100 * expm1(max(map(abs, effect.estimate.interval)))
-    assert verdict.kind == "unresolved" and f"no change needed unless {bound:.1f} % matters to you" in verdict.text
+    assert verdict.kind == "inconclusive" and f"no change needed unless {bound:.1f} % matters to you" in verdict.text
     (named,) = verdicts.make_verdicts(replace(summary, target="kind", elsewhere={"keepalive": "digitalocean"}))
-    assert named.kind == "unresolved" and named.text.endswith("--sweep digitalocean --target kind")
+    assert named.kind == "inconclusive" and named.text.endswith("--sweep digitalocean --target kind")
     change = alter(lambda slot: (slot.arm.name, slot.point.name) == ("keepalive", "ceiling"), costing(2))
     made: dict[str, Any] = {"effects": {"keepalive": 0.8}, "change": change}
     summary = summary_of(make_plan(), {"keepalive": "cpu_per_request"}, **made)
@@ -199,12 +199,12 @@ def test_what_is_real_and_too_small_to_be_worth_knowing_is_not_to_be_bothered_wi
     assert verdicts.format_effect(unled).startswith("p99 – (as a pair −1.1 % [")
     assert verdicts.format_effect(replace(unled, pair_estimate=None)) == "p99 –"
     (verdict,) = verdicts.make_verdicts(small())
-    assert (verdict.kind, verdict.snippet) == ("same", "")
+    assert (verdict.kind, verdict.snippet) == ("equivalent", "")
     said = "keepalive: real, but only 1.1 % in p99 at rate-1000 (k6 for wrk2) (−1.1 % ["
     assert verdict.text.startswith(said)
     assert verdict.text.endswith("smaller than the equivalence margin of 2.0 %): no change needed")
     (none,) = verdicts.make_verdicts(small(1.0))
-    assert none.kind == "same" and none.text.startswith("keepalive: no difference in p99 at rate-1000")
+    assert none.kind == "equivalent" and none.text.startswith("keepalive: no difference in p99 at rate-1000")
 
 
 def test_what_cannot_be_told_says_how_many_blocks_would_do() -> None:

@@ -162,7 +162,7 @@ def test_claims_about_http2_name_the_load_and_the_points_that_decide_them(
 ) -> None:
     (decides,) = claims.rules()[name]
     assert (decides.sweeps[0], decides.named()) == (sweep, arms)
-    points = {point.name for point in load_sweep(sweep)[1].expanded()}
+    points = {point.name for point in load_sweep(sweep)[1].load_points}
     assert {test.points for test in (*decides.tests, *decides.shown_only)} <= points
 
 
@@ -445,7 +445,7 @@ RULES = [
 def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: ClaimRule) -> None:
     """Else a run of that sweep would leave the claim open for ever."""
     for sweep in rule.sweeps:
-        points = load_sweep(sweep)[1].expanded()
+        points = load_sweep(sweep)[1].load_points
         for test in (*rule.given, *rule.tests, *rule.shown_only):
             own = [point for point in points if point.control is test.control]
             meant = [point for point in own if claims.matches_pattern(test.points, point.name)]

@@ -258,7 +258,7 @@ def made(generators: int = 2, marked: bool = False) -> tuple[dict[str, Any], dic
 
 def point(**changed: Any) -> LoadPoint:
     table = {"name": "many", "generator": "k6", "connections": 10, "rate_rps": 100.0, "duration_s": 5, **changed}
-    return Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [table]}).expanded()[0]
+    return Sweep.model_validate({"title": "t", "question": "q", "blocks": 1, "points": [table]}).load_points[0]
 
 
 def test_counts_rates_and_histograms_of_the_parts_are_added_and_the_longest_duration_counts() -> None:

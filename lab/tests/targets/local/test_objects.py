@@ -54,7 +54,7 @@ ALL = [pytest.param(name, marks=[pytest.mark.slow] * bool(load_overlay(name).bas
 @pytest.mark.parametrize("name", ALL)
 def test_every_overlay_is_honoured_whole(name: str) -> None:
     variant = load_variant(name)
-    points = load_sweep(variant.sweep)[1].expanded() if variant.sweep else []
+    points = load_sweep(variant.sweep)[1].load_points if variant.sweep else []
     changing = any(point.disturbance is not None for point in points)
     with suppress(NotMeasurableError):
         variant.refuse_on("local")
