@@ -172,7 +172,7 @@ def try_out(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Re
 
 
 def list_programs(objects: Objects, pinned: Mapping[Role, frozenset[int]], realise: Realise = realise) -> set[str]:
-    """Return the descriptions (name and version, such as `nginx 1.22.1`) of those programs that run in containers and that the lab has fetched.
+    """Return the descriptions (each its name and its version) of those programs that run in containers and that the lab has fetched.
 
     Args:
         objects: The objects of the variant.
