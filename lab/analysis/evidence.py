@@ -142,7 +142,7 @@ class Damaged:
     """A folder of data/reference (the committed runs) that cannot be read as a run.
 
     Attributes:
-        name: The folder's name.
+        name: The folder's name; for a repetition on another boot, such as `slow-link/boot-2`.
         why: A phrase for people with the faulty file, its fault and the remedy.
         record: The content of the folder's run.json; None if run.json cannot be read.
 
@@ -234,10 +234,12 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A committed run that can be read, as evidence for the claims of studies and for figures.
+    """A run that can be read, as evidence for the claims of studies and for figures.
+
+    It is a committed run; only a notebook about one run may show a run of the user instead.
 
     Attributes:
-        name: The run's folder in data/reference.
+        name: The name of the run's folder. For a repetition on another boot, it is such as `slow-link/boot-2`.
         run: The stored run.
         all_samples: All samples of the run, valid or not.
         counted: (block, arm, point) → the solo sample used for results, for which the arm (variant) had the machine to
@@ -464,7 +466,7 @@ class Evidence:
 
     @property
     def said(self) -> str:
-        """The line for people about this committed run: id, sweep, target, date, and how much of the plan was measured."""
+        """The line for people about this run: id, sweep, target, date, and how much of the plan was measured."""
         record = self.run.record
         invalid = sum(not sample.valid for sample in self.all_samples)
         gaps = f", {invalid} of {len(self.all_samples)} samples invalid" if invalid else ""
@@ -498,6 +500,8 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
 
 def load_references() -> tuple[list[Evidence], list[Damaged]]:
     """Return the runs of data/reference, the folder of committed runs.
+
+    The repetitions of a run on other boots of the machine (`NAME/boot-2`, …) are not included; `further_boots` returns them.
 
     Returns:
         Two lists: the runs that can be read, and those that cannot. In the first list, runs of the target `local` come
@@ -566,8 +570,10 @@ def select_runs(
 class Missing:
     """The answer to a search in data/reference, the folder of committed runs, that found no run.
 
+    In a notebook about one run, it is also the answer if the requested run cannot be read.
+
     Attributes:
-        why: A phrase with what was searched for, and the command that measures it.
+        why: A phrase with what was searched for and the command that measures it, or with the fault of the run.
 
     """
 
@@ -585,7 +591,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """The runs of data/reference, the folder of committed runs, read once.
+    """The runs of data/reference, the folder of committed runs, read once, without repetitions on other boots.
 
     Attributes:
         runs: The runs that can be read, in the order of `load_references`.
@@ -631,7 +637,10 @@ class Shelf:
 
 
 def shelf() -> Shelf:
-    """Read all runs of data/reference, the folder of committed runs, and return them."""
+    """Read the runs of data/reference, the folder of committed runs, and return them.
+
+    The repetitions of a run on other boots of the machine (`NAME/boot-2`, …) are not included.
+    """
     runs, damaged = load_references()
     return Shelf(tuple(runs), tuple(damaged))
 

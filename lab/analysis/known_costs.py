@@ -86,10 +86,10 @@ class KnownCosts:
 
     @property
     def whole(self) -> bool:
-        """True if variants that are measured two at once (as pairs) show all of a known cost.
+        """True if paired measurements (two variants at once) show the cost of needless work in full.
 
-        That is so if the cost of one line of needless work is nearly the same in pairs as in solo samples (measured
-        alone): the ratio of the two costs lies in the range `FULL_SLOPE`.
+        That is so if a line of needless work costs nearly the same in pairs as in solo samples (measured alone): the
+        ratio of the two costs (`slope`) lies in the range `FULL_SLOPE`. False if this ratio is not known.
         """
         return self.slope is not None and FULL_SLOPE[0] <= self.slope.ratio <= FULL_SLOPE[1]
 

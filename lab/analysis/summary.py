@@ -154,9 +154,10 @@ def summarise(
 
 
 def list_null_arms(arms: Sequence[Arm]) -> list[Arm]:
-    """Return the null arms of a run, which compare a variant with itself under another name.
+    """Return the null arms of a run: arms of the role `variant` that measure the same variant as their baseline.
 
-    The arm that only repeats the baseline (A/A) is not one of them.
+    A null arm gets decisions like any other variant, so each effect that it shows is a false one. The A/A arm measures
+    its baseline's variant a second time, too. But its role is `again`: it only shows the noise, and is not returned.
     """
     variant_of = {arm.name: arm.variant for arm in arms}
     return [arm for arm in arms if arm.role == "variant" and variant_of.get(arm.baseline or "") == arm.variant]

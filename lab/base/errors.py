@@ -38,8 +38,8 @@ class UsageError(LabError):
 class NotMeasurableError(UsageError):
     """The error for a variant or load that this machine or target cannot measure.
 
-    In a table of results, the error becomes a row "not measurable: <what>" without a number. Where the user requested
-    nothing else, the command fails as for any other wrong usage.
+    In a table of results, the error becomes a row "not measurable: <what>" without a number. If nothing else was
+    requested, the command fails as for any other wrong usage.
 
     Attributes:
         what: A short name of what cannot be measured or is missing, such as `cores` or `open files`.

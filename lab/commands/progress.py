@@ -41,7 +41,7 @@ class LineObserver:
         self._console = console
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Do nothing; the method is called when a measurement begins, so that subclasses can show this."""
+        """Do nothing; the method is called when a measurement or its system's start begins, so that subclasses can show this."""
 
     def brought_up(self, slot: Slot, took_s: float, readings: Sequence[Reading]) -> None:
         """Print a line for each setting that did not take effect in a system that has just started.
@@ -71,7 +71,7 @@ class LineObserver:
         """Do nothing; the method is called after a pair (two variants at once) was measured, so that subclasses can show this."""
 
     def failed(self, slot: Slot, error: LabError) -> None:
-        """Print that the system for a planned measurement did not start, and the error."""
+        """Print that the system for a planned measurement did not start or was lost while it was measured, and the error."""
         self._print_line(f"[red]{slot.arm.name} did not come up[/] {escape(str(error))}")
 
     def _print_line(self, text: str) -> None:
@@ -105,7 +105,7 @@ class RunTerminal(LineObserver):
         self._end_block(0)
 
     def begins(self, slot: Slot, attempt: int) -> None:
-        """Show which measurement begins.
+        """Show which measurement begins, or that its system is being started.
 
         Args:
             slot: The planned measurement.
@@ -119,7 +119,9 @@ class RunTerminal(LineObserver):
         self._now = f"block {slot.block} of {self._blocks}  {_name_arms(slot)}  {doing}"
 
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
-        """Count a solo measurement (one system alone on the machine) as done; print the reason if its sample is invalid.
+        """Count a measurement as done if it is not repeated, and print the reason if its sample is invalid.
+
+        It is a solo measurement (one system alone on the machine), or one side of a pair whose systems did not start.
 
         Args:
             slot: The planned measurement.
@@ -133,8 +135,8 @@ class RunTerminal(LineObserver):
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
         """Count the measurement of a pair (two variants at once), and print the reason if a sample is invalid.
 
-        The measurement counts as done if it is not repeated. From a valid pair, the difference in CPU time per request
-        is added to the effects so far.
+        The measurement counts as done if it is not repeated. If both samples are valid and both CPU times per request are
+        known, the log of their ratio is appended to those from which the effects so far are computed.
 
         Args:
             slot: The planned measurement.

@@ -304,8 +304,9 @@ def folder(path: Path) -> str:
 def _make_findings() -> str:
     """Return a Markdown table of the main findings of the committed runs: question, place, answer and advice.
 
-    A program that several findings ran has a number in the table, and its name below it.
-    The file data/reference/findings.toml lists the findings.
+    The place is a target with the program that ran there as the proxy. If a program ran for several findings, the table
+    has a superscript number in its stead, and the legend below the table has the program of each number. The file
+    data/reference/findings.toml lists the findings.
     """
     findings = list_findings(_runs())
     programs = [name for name, times in Counter(finding.program for finding in findings).items() if times > 1]

@@ -45,9 +45,10 @@ class Kill(HoldingDisturbance):
 
     @property
     def acts_s(self) -> float:
-        """The seconds for which the disruption acts: from the end of the pods until the system should have recovered.
+        """The seconds for which the disruption counts as acting: from its beginning until the system should have recovered.
 
-        Ending a pod is momentary and is never undone.
+        They are the setting `recovers_s`. Ending a pod takes only a moment, and the lab does not undo it. So nothing else
+        shows when the disruption is over.
         """
         return self.recovers_s
 

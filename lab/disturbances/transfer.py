@@ -57,9 +57,10 @@ class Transfer(Disturbance):
 
     @property
     def acts_s(self) -> float:
-        """The seconds during which transfers of large bodies are started.
+        """The seconds, from the beginning of the disruption, during which transfers of large bodies are started.
 
-        Transfers that are under way at that time still end, and only then is the event End logged.
+        Transfers that are still under way then have `ends_s` more seconds, and are broken off after that. The event End
+        is logged when all transfers have ended.
         """
         return self.for_s
 
@@ -75,7 +76,8 @@ class Transfer(Disturbance):
         """Run the transfers, and log an event for each of them.
 
         Raises:
-            MeasuringError: k6 failed, or no transfer began.
+            MeasuringError: k6 failed or has logged a line of an unknown form, or no transfer began.
+            LoadEndedError: The load ended before the transfers.
 
         """
         context.say("Begin", detail=f"{self.parallel} {self.way}s of {self.size_mb} MB at once")

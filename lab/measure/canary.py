@@ -1,7 +1,8 @@
 """The canary: a request through the proxy, whose answer must have exactly the bytes that the backend sends without the proxy.
 
-It is sent before and after the load, in the form of the load's requests (with or without compression). So it also shows the
-size of an answer, and the properties of the TLS connection that a client gets.
+It is sent before the load and, except for a load with a disruption, also after it. It requests the page of the load with the
+load's content coding (with or without compression). So it also shows the size of an answer, and the properties of the TLS
+connection that a client gets. The bytes are compared only if the answer's status is 200; a load may allow other statuses.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Every pod has different pages (random bytes that do not compress).
 MAX_TRIES = 64
 """The largest number of further requests until the expected pod answers.
 
-If a proxy chooses among four pods at random, the probability that one of them gets no request is one in a hundred million.
+If a proxy chooses among four pods at random, the probability that the expected one gets no request is one in a hundred million.
 """
 
 
@@ -38,17 +39,17 @@ If a proxy chooses among four pods at random, the probability that one of them g
 class Canary:
     """The result of one canary: a request through the proxy whose answer must have exactly the bytes of the backend.
 
-    The result is good if `refusal` and `fault` are both empty.
+    The result is good if `refusal` and `fault` are both empty. Otherwise, it prevents the measurement before the load, and
+    is a fault of the sample after it.
 
     Attributes:
         body_bytes: The size of the body as it was received, compressed or not.
         head_bytes: The size of the status line and the headers.
         chunked: Whether the body was sent in chunks.
         tls: Facts about the TLS connection (`TLS_FACTS`), name → value; None without TLS.
-        refusal: A message if there was no answer, or an answer with a wrong status; otherwise empty. Before the load, such
-            a canary prevents the measurement. After the load, it is a fault of the sample, except if the load examines
-            errors.
-        fault: A message if the answer's bytes are wrong, which is always a fault of the sample; otherwise empty.
+        refusal: A message if the proxy or the backend itself gave no answer, or one with a wrong status, or if the backend's
+            answer has no body; otherwise empty. After a steady load that examines errors, it is no fault of the sample.
+        fault: A message if the answer's bytes are wrong or cannot be decoded; otherwise empty.
 
     """
 
@@ -69,7 +70,8 @@ def send_canary(system: System, endpoint: Endpoint, point: LoadPoint) -> Canary:
     """Send one request through the proxy, and compare the answer with the one that the backend gives without the proxy.
 
     Both requests are sent here, each on a new connection. If the proxy balances over several pods, the request through
-    the proxy is repeated until the expected pod has answered.
+    the proxy is repeated until the expected pod has answered, at most `MAX_TRIES` times. The bytes of the answers are
+    compared only if the proxy's answer has status 200.
 
     Args:
         system: The running system.
@@ -121,8 +123,9 @@ def _decode_body(response: Response, accepted: str, size: int) -> bytes:
         size: The expected size of the uncompressed body in bytes.
 
     Raises:
-        ValueError: The response has a coding that the request did not accept, or its body ends early.
-        zlib.error: The compressed body is broken.
+        ValueError: The coding is neither gzip, which is always decoded, nor the accepted one. Or a gzip body ends early.
+            Or brotli cannot be decoded: the body is broken or longer than `size`, or libbrotlidec is not installed.
+        zlib.error: A gzip body is broken.
 
     """
     encoding = response.headers.get("content-encoding", "identity")

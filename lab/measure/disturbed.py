@@ -203,9 +203,10 @@ class DisruptedRegime:
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended, and compute the disruption's outcome from the log of requests and events.
+        """Judge a load that has ended, and compute the disruption's outcome from the logs of its requests and events.
 
-        Failed requests are part of the outcome here, not faults of the sample.
+        Failed requests are part of the outcome here, not faults of the sample. Only in a control run (the load without
+        the disruption), no request may fail and no container may restart.
         """
         control = self.point.control
         # The better one of the two clock measurements is taken. Its error is that between requests and events, so the drift and the log's

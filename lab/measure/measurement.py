@@ -132,7 +132,14 @@ class Regime(Protocol):
         ...
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended: find its faults, and further fields of its sample."""
+        """Judge a load that has ended: return its faults, notes and further values for its sample, and its events.
+
+        A fault makes the sample invalid. For example, a steady load has a fault if a process of the proxy ended.
+
+        Args:
+            run: The load, with the generator's report and what was observed of the system.
+
+        """
         ...
 
 

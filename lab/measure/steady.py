@@ -76,9 +76,10 @@ class SteadyRegime(Regime):
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended, and find out what limited its throughput.
+        """Judge a load that has ended: find the faults of its sample, and what limited its throughput.
 
-        It is judged by changes of the system, by the generator's report, and by a second canary (a checked request).
+        Faults show in changes of the system's processes, in the generator's report, in what was observed of the system
+        second by second, and in the answer to a second canary (a checked request).
         """
         point, result, endpoint, first = self.point, run.result, run.begun.endpoint, run.begun.first
         faults = list(run.faults)

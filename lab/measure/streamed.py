@@ -70,7 +70,7 @@ class CalledRegime(CountedRegime):
     """The way to make and judge a load of gRPC calls, for one sample."""
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended: by the rules for a steady load, and by the backend's counts of calls."""
+        """Judge a load of gRPC calls that has ended, by the rules for a steady load and by the backend's counts of calls."""
         findings, result = SteadyRegime.findings(self, run), run.result
         if result is None or result.calls is None:
             return findings
@@ -84,10 +84,10 @@ class StreamedRegime(CountedRegime):
     """The way to make and judge a load with streams of Server-Sent Events or with WebSockets, for one sample."""
 
     def findings(self, run: LoadRun) -> LoadFindings:
-        """Judge the load after it has ended, and compute the delays and cuts of its streams.
+        """Judge a load that has ended: find the faults of its sample, and compute the delays and cuts of its streams.
 
-        It is judged by changes of the system, by the generator's report, by the backend's counts, and by a second
-        canary (a checked request).
+        Faults show in changes of the system's processes, in the generator's report, in the backend's counts, and in the
+        answer to a second canary (a checked request).
         """
         result, faults = run.result, list(run.faults)
         if self._changes:

@@ -46,7 +46,8 @@ class GeneratorLoad:
         url: The URL with the page's path. Its host name resolves on the client's side. With `shards` it is that of the
             first one.
         host: The Host header of requests.
-        connections: The number of connections, kept open or in use at once.
+        connections: The number of connections at the same time. With `keepalive` each stays open; without it, each is
+            replaced by a new one after every request.
         duration_s: How long to load, in seconds.
         rate_rps: The offered requests per second; None means closed loop (as fast as answers come).
         threads: The number of threads of the generator.
@@ -72,8 +73,10 @@ class GeneratorLoad:
         every_s: The seconds between two events of a stream of Server-Sent Events, or between two messages of a
             WebSocket; None = the load has neither.
         event_bytes: The bytes of padding in each event or message.
-        held_s: The seconds for which the backend holds each event after its send time: a known delay.
-        transfer: The way of large bodies whose speed is measured; None = requests are measured.
+        held_s: The seconds by which the backend sends each event later than the send time that it writes into the event.
+            So every measured delay contains this known delay; 0 = none.
+        transfer: The direction of large bodies, if the load measures their speed: `download` or `upload`. None = the load
+            measures requests.
         transfer_bytes: The size of each of these bodies; 0 without `transfer`.
         window_bits: The client's HTTP/2 windows, of each stream and of the connection, as a power of two less one; None =
             the generator's own, which never limit.

@@ -118,8 +118,9 @@ class Slot:
     def sample_id(self, attempt: int, generation: int = 0) -> str:
         """Return the id of a sample of this planned measurement, such as `0012-b03-keepalive-closed`; it names a folder.
 
-        The parts are the position in the plan, the block, the arm (a variant in the run) and the load point. A pair's
-        other arm and the numbers of reload and repeat are added where they apply.
+        The parts are the position in the plan, the block, the arm (a variant in the run) and the load point. Further
+        parts are added where they apply: a pair's other arm, and the numbers of reload, repeat, generation and attempt.
+        For example, `0012-b03-keepalive-closed-g1-try2` is the second attempt in a block that was started again once.
 
         Args:
             attempt: The number of the attempt, from 1; a repeated measurement counts up.

@@ -495,9 +495,10 @@ class PointSpec(Record, strict=True):
         )
 
     def fault_under(self, disturbance: Disturbance) -> str | None:
-        """Return the first fault that this load has in combination with a disruption, as `key: fault`; None if they fit.
+        """Return the first reason why a disruption cannot be combined with this load; None if the two fit.
 
-        Example: `duration_s: 30 or more, as long as the disturbance may matter`.
+        The reason names the key of the load that must be changed, and its remedy. Example: `duration_s: 30 or more, as
+        long as the disturbance may matter`.
         """
         if not isinstance(self.rate_rps, (int, float)):
             return "rate_rps: a disturbance needs one rate, well below what the proxy can do"

@@ -375,7 +375,7 @@ def digest_parsers() -> str:
 class HistogramCache:
     """The cache of the latency histograms of one packed run, in the file `path`, which may not exist yet.
 
-    It avoids that the generators' outputs are parsed again whenever the run is read.
+    It saves parsing the generators' outputs again whenever the run is read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -82,7 +82,7 @@ def read_package() -> Package:
     """Read `data/published/datapackage.json`, which describes all tables of numbers that others published.
 
     Raises:
-        UsageError: The file cannot be read.
+        UsageError: The file cannot be read, or lacks what the lab needs.
 
     """
     try:
@@ -105,13 +105,13 @@ def list_names() -> list[str]:
 def read_rows(name: str) -> Sequence[Mapping[str, Value]]:
     """Return the rows of a table in `data/published`, in the file's order, each as column → value in the column's type.
 
-    The table has numbers that others published.
+    The table has numbers that others published. An empty cell is None.
 
     Args:
         name: The name of the table.
 
     Raises:
-        UsageError: There is no such table, or a cell does not fit its column; the message names file, row and column.
+        UsageError: There is no such table, its file is faulty, or a cell does not fit its column (as for `read_frame`).
 
     """
     return read_frame(name).to_dicts()
@@ -126,6 +126,9 @@ def read_texts(name: str) -> Sequence[Mapping[str, str]]:
     Args:
         name: The name of the table.
 
+    Raises:
+        UsageError: There is no such table, or its file is faulty.
+
     """
     return _read_table(name)[1].fill_null("").to_dicts()
 
@@ -134,13 +137,14 @@ def read_texts(name: str) -> Sequence[Mapping[str, str]]:
 def read_frame(name: str) -> pl.DataFrame:
     """Return a table in `data/published` (numbers that others published) as a data frame with typed columns.
 
-    The types are Int64, Float64, Boolean and String.
+    The types are Int64, Float64, Boolean and String. An empty cell is null.
 
     Args:
         name: The name of the table.
 
     Raises:
-        UsageError: There is no such table, or a cell does not fit its column; the message names file, row and column.
+        UsageError: There is no such table, its file cannot be read or has other columns than the schema, or a cell does
+            not fit its column. For a cell, the message names file, row and column.
 
     """
     resource, written = _read_table(name)

@@ -316,13 +316,15 @@ def _get_total(used: CumulativeUsage, role: str, column: str) -> float:
 
 
 def _bound_full_seconds(times_s: Floats, loaded_s: float) -> Floats:
-    """Return the times of the observations that divide a load into full seconds.
+    """Return the times at which the full seconds of a load begin and end, chosen from the times of the observations.
 
-    Observations after the load's end are left out. Of several observations close together only the last one is used.
+    Each second lies between two neighbouring times of the result, since systems are observed about once a second.
+    Observations more than `END_TOLERANCE_S` after the load's end are left out. Of observations that follow each other
+    within less than `LEAST_DISTANCE_S`, only the last one is used.
 
     Args:
         times_s: The times of all observations in ascending order, shape (n,).
-        loaded_s: The length of the load in seconds.
+        loaded_s: The length of the load in seconds, from the first observation on.
 
     """
     inside = times_s[times_s <= times_s[0] + loaded_s + END_TOLERANCE_S]

@@ -24,7 +24,7 @@ from lab.report.tables import gauges, knee
 from lab.report.tables.run import make_tables
 
 MOST_NAMED = 3
-"""The most variants or samples that one line names; it counts the others."""
+"""The most variants or places with missing samples that a page or a line names; of more, the number is given or nothing."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class RunResult:
 
     @cached_property
     def levels(self) -> list[VarianceComponents]:
-        """The variance components of each variant and load: how much the CPU cost varies between repeats, reloads and restarts.
+        """The variance components, by variant and load: how much the CPU cost varies between repeats, reloads and restarts.
 
-        Empty if the run has no load point that was measured with several repeats, or before and after a reload.
+        Only variants that were measured at once with themselves (as a pair) have them, at load points that were measured
+        with several repeats, or before and after a reload. Empty if the run has neither.
         """
         return compute_variance_components(self.run.record, self.run.samples())
 
@@ -75,29 +76,34 @@ class RunResult:
 
     @property
     def complete(self) -> bool:
-        """True if all rows of the run's tables have their planned samples (`Summary.complete`)."""
+        """True if both tables of the run are complete, of its steady and of its disrupted loads (`Summary.complete`)."""
         return all(summary.complete for summary in self.summaries)
 
     @property
     def missing(self) -> str:
-        """The planned samples of the run that are missing or invalid, in words; empty if the run is complete.
+        """The places of the run that lack planned samples, in words; empty if no place lacks any.
 
-        Example: `keepalive at ceiling has 4 of 6 (not measured)`. The reason in brackets is the most frequent one. If the
-        text is not empty, the command that measures the run prints it in its last line on stderr, and its exit status is 1.
+        A place is an arm (variant) at a load, solo or as one side of its pair. Example: `keepalive at ceiling has 4 of 6
+        (not measured)`. At most three places (`MOST_NAMED`) are named, and the others are counted. The reason in brackets
+        is the most frequent one of the place's invalid samples, or `not measured` if it has none.
+
+        If the run is not complete, `just bench`, `study` and `migrate` print the text in their last line on stderr, and
+        end with exit status 1.
         """
         cells = [
             (row, cell)
             for summary in self.summaries
             for row in summary.rows
             if row.arm.role != "reference" and row.missing is None
-            for cell in (row.cell, row.pair.own if row.pair else None)
-            if cell is not None and not cell.complete
+            for cell in (None if row.cell.complete else row.cell, row.pair.lacking if row.pair else None)
+            if cell is not None
         ]
         parts: list[str] = []
         for row, cell in cells:
             reason = next(iter(Counter(cell.invalid).most_common(1)), None)
             why = reason[0] if reason else "not measured"
-            parts.append(f"{row.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})")
+            parts.append(f"{cell.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})")
+        parts = list(dict.fromkeys(parts))  # a baseline stands in the pairs of several arms
         more = f", and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
         return "; ".join(parts[:MOST_NAMED]) + more
 
@@ -105,9 +111,9 @@ class RunResult:
         """Yield the parts of the run's page: the programs that ran, the conclusion, what to apply, then the tables.
 
         Args:
-            elsewhere: The command that shows all notes. If it is given, a terminal prints it instead of many notes.
-            report: The path of the run's HTML page, to be printed; empty: none.
-            absolute: Whether to show the absolute values of variants with an inconclusive difference, too.
+            elsewhere: The command that shows all rows and notes. If it is given, a terminal prints it instead of many notes.
+            report: The address of the run's HTML page, to be printed; empty: none.
+            absolute: Whether to show absolute values in all metrics, and of variants with an inconclusive difference, too.
             every: Whether to show every row.
 
         """
@@ -160,9 +166,10 @@ class RunResult:
 
 
 def describe_programs(run: RunStore) -> str:
-    """Return the first line about a run: its target, and the programs that really ran as the proxy, with their versions.
+    """Return a line about a run: its target, and the programs that really ran as the proxy, with their versions.
 
-    If there were several programs, each is followed by the arms (variants of the run) that it ran for.
+    If there were several programs, each is followed by the arms (variants of the run) that it ran for, or by their number
+    if they are more than three (`MOST_NAMED`).
     """
     programs = list_programs(run)
     named = (

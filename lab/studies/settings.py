@@ -204,9 +204,10 @@ VERDICTS = ("better", "worse", "inconclusive", "equivalent", "not measured")
 
 
 def _list_values(knob: knobs.Knob) -> Iterator[str]:
-    """Yield what a knob (one setting) sets, as NAME=VALUE texts.
+    """Yield what a knob (one setting) sets, as NAME=VALUE texts, from the file of its kustomize component.
 
-    These are first the entries of its ConfigMaps, then the values that are read back from the running proxy.
+    The entries of its ConfigMaps come first. Then come its read-backs (checks of a running system) that have a name, each
+    with the value that the check expects. No running system is read.
     """
     content = kustomize.read_yaml(knobs.MANIFESTS / "components" / knob.name / "kustomization.yaml", knob.name)
     for generator in content.get("configMapGenerator", []):

@@ -214,8 +214,9 @@ def list_modules(root: Path) -> list[str]:
 def draw(count: int, seed: int, left_out: Sequence[str]) -> list[Mutant]:
     """Draw mutants (small faults in the lab's code) at random.
 
-    There are equally many of each kind, and at most one per line. A line is eligible if its package has tests and its
-    text occurs only once in the lab.
+    There are equally many of each kind (if `count` is a multiple of three), and at most one per line. A line is eligible
+    if its package has tests, its text occurs only once in the lab, and it has at least `LEAST_CHARACTERS` characters and
+    no tab. Mutants that break the import of their module are not drawn.
 
     Args:
         count: The number of mutants.
@@ -452,7 +453,8 @@ def print_comparison(mutants: Sequence[Mutant]) -> int:
     """Print the outcome of each mutant before and after a change of the lab's code.
 
     Returns:
-        The number of mutants that the tests detected before the change and do not detect after it.
+        The number of mutants that the tests detected before the change, and that survive the tests after it. Mutants whose
+        line is gone or that were not run are not among them.
 
     """
     before, after = ({row.number: row for row in read_rows(path, Outcome)} for path in (BEFORE, AFTER))
@@ -483,7 +485,13 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
 
 
 def write_rows(path: Path, rows: Sequence[Mutant] | Sequence[Outcome]) -> None:
-    """Write a table of mutants or outcomes into a file of tab-separated values, which appears complete or not at all."""
+    """Write a table of mutants or outcomes into a file of tab-separated values, which appears complete or not at all.
+
+    Args:
+        path: The file.
+        rows: The rows of the table, at least one.
+
+    """
     table = [[field.name for field in fields(rows[0])], *(astuple(row) for row in rows)]
     partial_file = path.with_name(f".{path.name}.partial")
     partial_file.write_text("".join("\t".join(map(str, row)) + "\n" for row in table))

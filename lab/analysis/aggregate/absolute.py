@@ -1,8 +1,10 @@
 """Absolute values of one arm (variant) in one metric: a range, a mean with its interval, or two clusters.
 
 Fewer than six blocks (repetitions) give only a range: their smallest and largest value, with two digits. Six blocks or more give
-one value, the geometric mean, because an effect is a ratio of geometric means. If the blocks fall into two clusters, no block was
-near the mean, so both clusters are shown. This module does not know where a value is printed, and it does not compare two arms.
+one value. It is the geometric mean, because an effect is a ratio of geometric means; for a percentile of latency, it is that of
+the requests of all blocks together. If the blocks fall into two clusters, no block was near the mean, so both clusters are
+shown. This module does not know where a value is printed. It computes no effects: it examines the ratios of two arms only for
+clusters.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ class Absolute:
 
     Attributes:
         blocks: The number of blocks from which it is computed.
-        low: The smallest value of a block.
-        high: The largest value of a block.
+        low: The smallest value of a block. It is `value` if some block has too few requests for the percentile.
+        high: The largest value of a block, or `value` as for `low`.
         value: The one value to show. It is None for fewer than six blocks, and if the blocks fall into two clusters.
-        interval: The 95 % interval of `value` if that is the geometric mean of the blocks; otherwise None, such as for
-            a percentile of all requests together.
+        interval: The 95 % interval of `value` if that is the geometric mean of the blocks. Otherwise it is None, such as
+            for a percentile of all requests together. It is also None if all blocks have the same value.
         clusters: The two clusters that the blocks' values fall into, the lower one first; empty if they form one group.
 
     """
@@ -61,8 +63,9 @@ def compute_absolute(values: Sequence[float], metric: str, merged: float | None 
     Args:
         values: One finite number per block, in the metric's own unit.
         metric: The metric's name in the catalogue (`lab.model.metrics`).
-        merged: For a percentile: its value over the requests of all blocks together, which then is the absolute value.
-            If it is None, the absolute value is the geometric mean of `values`.
+        merged: For a percentile: its value over the requests of all blocks together. It then is the absolute value, but
+            not below the smallest or above the largest of `values`. If it is None, the absolute value is the geometric
+            mean of `values`, or the arithmetic mean if one of them is 0 or less.
 
     """
     if not values:
@@ -91,8 +94,8 @@ def compute_mean(values: Sequence[float]) -> float | None:
 def find_clusters(values: Sequence[float], metric: str) -> tuple[Cluster, ...]:
     """Split the values of an arm's blocks (repetitions) into two clusters; empty if they form one group.
 
-    The result is also empty for fewer than six blocks, and for metrics that are compared by difference. Such a metric
-    is a count of failures in a disruption, which often takes only one of two numbers.
+    The result is also empty for fewer than six blocks, and for metrics that are not compared as ratios. Such a metric may
+    be a count of failures in a disruption, which often takes only one of two numbers.
 
     Args:
         values: One value per block.

@@ -414,17 +414,21 @@ class CellPair:
 
     @property
     def complete(self) -> bool:
-        """True if both the arm (variant) and its baseline were measured at this load in every planned block (repetition).
+        """True if both the arm (variant) and its baseline were measured at this load in every planned block (repetition)."""
+        return self.lacking is None
+
+    @property
+    def lacking(self) -> ArmCell | None:
+        """The side of the pair, first the arm and then its baseline, that was not measured in every planned block; None if there is none.
 
         A block counts if it has a sample that is used for results. If the arm or the baseline is not steady (its rate or
         CPU time changes within a sample), no sample is used. Then a block counts if it has a valid sample, or a sample
         that is invalid only because of such a change.
         """
-        sides = (
-            (side, side.valid_blocks if self.unsteady is None else side.outcome_blocks)
-            for side in (self.own, self.base)
-        )
-        return all(blocks >= side.planned_blocks for side, blocks in sides)
+        for side in (self.own, self.base):
+            if (side.valid_blocks if self.unsteady is None else side.outcome_blocks) < side.planned_blocks:
+                return side
+        return None
 
     @property
     def unsteady(self) -> UnsteadyArm | None:

@@ -201,8 +201,8 @@ def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
     """Yield a note on how the left place of a pair differs from the right one, over all pairs.
 
     A pair is two arms (variants) measured at once, one in each place. Each arm is in either place in half of the blocks
-    (repetitions), so no effect contains the difference, and it is not subtracted. With fewer than six blocks there is
-    no note.
+    (repetitions), so no effect contains the difference, and it is not subtracted. With fewer than six values (one for
+    each pair and block) there is no note. A pair with only one block gives no value.
     """
     metric, deviations = "cpu_per_request", list[float]()
     for pair in pairs:
@@ -296,10 +296,10 @@ def describe_resumptions(record: RunRecord) -> list[str]:
 
 
 def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> list[str]:
-    """Return a note for each metric that varied significantly more than the run's plan assumed.
+    """Return a note for each effect of a variant whose blocks varied significantly more than the run's plan assumed.
 
-    The run then detects only larger effects than the plan promised. The test is the one-sided χ² test of a variance at
-    5 %.
+    The run then detects only larger effects than the plan promised. Only effects that the table's effect column shows are
+    tested. The test is the one-sided χ² test of a variance at 5 %.
     """
     notes: list[str] = []
     for promise in record.designed.promised:
@@ -350,9 +350,10 @@ def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
 
 
 def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
-    """Yield a note for each recorded fact that differs between two runs, then the notes about each run.
+    """Yield notes about what differs between two runs: recorded facts, commit, sweep, load points and arms (variants).
 
-    If the runs are of two different machines, that note comes first.
+    If the runs are of two different machines, a note about all facts that show this comes first. The notes about each run
+    as a whole (`list_run_notes`) are included, too.
     """
     first, second = meeting.base, meeting.other
     base, other = first.record, second.record
@@ -380,7 +381,7 @@ def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
 
 
 def list_run_notes(run: RunCells) -> Iterator[str]:
-    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks missing."""
+    """Yield the notes about a run as a whole: resumed on a changed machine, variants not measurable, blocks not measured."""
     yield from describe_resumptions(run.record)
     yield from map(str, run.record.not_measurable)
     if not run.complete:

@@ -160,10 +160,10 @@ def suggest_remedy(reason: str, arms: str, sweep: str | None, target: str | None
 
 
 def _conclude_arm(summary: Summary, arm: str, findings: Sequence[RowEffect]) -> Verdict:
-    """Return the verdict about a variant of a run.
+    """Return the verdict about a variant of a run, from its effects at all loads.
 
-    It begins with the loads at which samples of the variant or its baseline are not steady, if there are any: their
-    rate or CPU time changes midway.
+    At some loads, samples of the variant or its baseline may not be steady: their rate or CPU time changes midway. The
+    verdict's text then begins with these loads. If no other load has a result, the verdict is `not-steady`.
 
     Args:
         summary: The summary of the run.

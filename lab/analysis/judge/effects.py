@@ -351,8 +351,11 @@ class Effects:
         """Choose whether a pair (both arms measured at once) or solo samples give the effect of an arm (variant) in a metric.
 
         Returns:
-            Three parts: the samples of the arm and its baseline whose ratio is the effect; the kind of pair, or None
-            for solo samples; and the pair's effect if solo samples decide although there is a pair, otherwise None.
+            A tuple of three parts:
+
+            - The samples of the arm and its baseline whose ratio is the effect.
+            - The scheme of the pair (how its sides are loaded) if the pair gives the effect; None for solo samples.
+            - The pair's effect, if solo samples give the effect although there is a usable pair; otherwise None.
 
         """
         pair, solo_cells = self.cells.pair(arm.name, point), self.cells.apart(arm, point)

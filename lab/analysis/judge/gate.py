@@ -231,12 +231,15 @@ def format_limit(row: ComparedRow, limit: float) -> str:
 
 
 def classify_row(row: ComparedRow, limit: float) -> Case:
-    """Return where a row's effect lies relative to the row's bound, such as `worse` or `within` (see `Case`).
+    """Return the case that a row of a comparison is, such as `worse` or `within`; `Case` lists all of them.
+
+    A row that is worse by more than the bound is `worse` or `close`. It is `close` if the interval of the loss begins less
+    than `CLOSE` above the bound, or below the bound. Rows whose bound is not a fraction are never `close`.
 
     Args:
         row: The row.
-        limit: The bound: a fraction, or for a disruption an amount in the metric's own unit. Only rows with a fraction
-            can be `close`.
+        limit: The bound, which is the largest loss that still passes: a fraction, or for a disruption an amount in the
+            metric's own unit.
 
     """
     if describe_breakage(row):

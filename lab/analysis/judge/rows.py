@@ -161,11 +161,13 @@ class Summary:
 
     @property
     def complete(self) -> bool:
-        """True if every row of the table has all planned samples.
+        """True if every row of the table is complete; the direct reference (no proxy) is not checked, as no verdict needs it.
 
-        A row needs a usable sample in every planned block (repetition), solo and on both sides of its pair. Two other
-        findings are as good: the samples are not steady, or their validity depends on what was measured before. The
-        direct reference (no proxy) is not checked, because no verdict needs it.
+        A row is complete if there is a usable sample in every planned block (repetition), solo and on both sides of its
+        pair. In two cases it is complete without usable samples, because it has another result:
+
+        - Samples of the arm are not steady. Then a sample that is invalid only for this reason is enough for its block.
+        - Whether samples are valid depends on what was measured before them (`missing`).
         """
         return all(
             row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))

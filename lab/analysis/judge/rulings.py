@@ -159,9 +159,9 @@ def explain_by_retransmission(arm: Iterable[Sample], base: Iterable[Sample], mid
 def choose_metric(metric: str, point: LoadPoint, points: Sequence[LoadPoint], reasons: Mapping[str, str]) -> str:
     """Choose the metric in which a variant is judged at a load point: its primary metric, or one that replaces it.
 
-    - rate → p99: at an offered rate, in a sweep that has no closed loop to measure a rate.
-    - rate → CPU per request: at a closed loop that the load generator limited.
-    - any → rate of good answers: if so many requests failed that other metrics would mix answers and errors.
+    - p99 replaces the rate at an offered rate, if the sweep has no closed loop, since only a closed loop measures a rate.
+    - The rate of good answers replaces any metric if so many requests failed that the metric would mix answers and errors.
+    - CPU per request replaces the rate at a closed loop that the load generator limited.
 
     The choice follows from the load, from what was the limit, and from whether requests failed. It never depends on the
     size of an effect.

@@ -315,10 +315,15 @@ def read_table(table: Path) -> tuple[dict[str, str], ...]:
 
 
 def add_verified(system: str, differences: Iterable[Difference]) -> int:
-    """Add a successor's new differences from ingress-nginx to the table `verified.tsv`, and return how many were added.
+    """Append a successor's new differences from ingress-nginx to the table `verified.tsv`, and return their number.
 
-    A difference is new if neither the table nor the migration of the user's settings names it. Differences that a
-    request from the user's own file of requests shows are left out.
+    A difference is new if nothing names it yet (`Difference.known` is empty): neither a line of the migration nor the
+    table. A difference is left out if one of the requests that show it is from the user's own file of requests.
+
+    Args:
+        system: The name of the successor.
+        differences: The differences, new and known ones.
+
     """
     new = [item for item in differences if not item.known and "yours" not in item.cases]
     with VERIFIED.open("a", encoding="utf-8", newline="") as file:

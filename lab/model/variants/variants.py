@@ -216,7 +216,7 @@ class Variant(Record):
         """What must happen during a load for this variant to have an effect, if no load of the lab's sweeps causes it yet.
 
         A sweep is a list of loads. The text is empty if at least one of the knobs (settings) that the variant adds has
-        an effect under the existing loads.
+        an effect under the existing loads, or if it adds none.
         """
         needs = [knob.needs for knob in self.knobs if knob.name in self.own_knobs]
         return "; ".join(dict.fromkeys(filter(None, needs))) if all(needs) else ""
@@ -344,7 +344,9 @@ def _suggest_name(name: str, manifests: Path) -> str:
 
 
 def load_chain(name: str, manifests: Path = MANIFESTS) -> tuple[Overlay, ...]:
-    """Return an overlay after all its ancestors: first the root, …, then the baseline of its baseline, its baseline, itself.
+    """Return an overlay's chain of baselines, with the root first and the overlay itself last.
+
+    Each overlay in the chain is the baseline of the next one.
 
     Args:
         name: The name of the overlay.
@@ -498,9 +500,9 @@ def diff_against_baseline(variant: Variant, manifests: Path = MANIFESTS) -> str:
 def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
     """Return the commands and patches with which users apply a variant's own settings to their clusters.
 
-    Settings for which OpenShift's operator has a field are `oc` commands. The others are patches as YAML, with the
-    names of objects that users know. The text is empty for a variant without baseline, and for one that exists only for
-    measuring.
+    Settings that have patches for OpenShift (annotation `lab/openshift`) are `oc` commands. The others are patches as
+    YAML, with the names of objects that users know. The text is empty for a variant without baseline, and for one that
+    exists only for measuring.
     """
     if variant.baseline is None or variant.only_to_measure_by:
         return ""
@@ -525,9 +527,10 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
 
 
 def openshift_patches(variant: Variant) -> list[dict[str, Any]]:
-    """Return the patches for OpenShift's operator that apply the settings a variant adds to its baseline.
+    """Return the patches that apply, on OpenShift, the settings that a variant adds to its baseline.
 
-    Settings for which the operator has no field are left out.
+    A patch is one of OpenShift's IngressController, or of the Deployment of its router. Settings without the annotation
+    `lab/openshift` are left out.
     """
     return [patch for knob in variant.knobs if knob.name in variant.own_knobs for patch in knob.openshift]
 
@@ -617,8 +620,8 @@ def _render(
 ) -> bytes:
     """Render the Kubernetes objects of an overlay, and return them as YAML.
 
-    The overlay's parts are built one by one instead of its folder, so that overlays with common parts share cached
-    results.
+    An overlay that adds knobs (settings) is built from its parts instead of its folder, so that overlays with common
+    parts share cached results. An overlay that adds no knobs is built from its folder.
 
     Args:
         overlay: The overlay.

@@ -165,12 +165,12 @@ def _suggest_remedy(report: KneeReport, knee: Knee) -> str:
 
 
 def command_at_knee(report: KneeReport, knee: Knee) -> str:
-    """Return the command that measures a variant at fractions of its knee (the highest rate within the latency bound).
+    """Return the `just bench` command to measure a variant at fractions of its knee (highest rate within the latency bound).
 
-    The command names the sweep `at-knee`, a list of loads at such fractions. If the search had another load than this sweep, the
-    command names a sweep file that the user must write. If the search was about this variant only, the command names the search,
-    from which `bench` reads the knee. Otherwise the command has the knee as a number, since `bench` would read the baseline's
-    knee from the search.
+    - `--sweep` is `at-knee`, a list of loads at such fractions of a knee. If the search was made with another load than that of
+      `at-knee`, it is `YOURS.toml`, and a remark after the command says how the user has to write this file.
+    - `--knee` is the name of the search, from which `bench` reads the knee, if the search was about this variant only. If it was
+      about several variants, `bench` would read the baseline's knee from it. So `--knee` is then the variant's knee as a number.
     """
     target = rerun.place(report.target)
     difference = describe_difference(report.load, load_sweep(AT_KNEE)[1].load_points)

@@ -89,9 +89,9 @@ def verdict(run: Evidence | None) -> str:
 def metrics(run: RunOrMissing) -> list[str]:
     """Return the names of the metrics by which a run can be explored.
 
-    For a run with disruptions, streams of events or WebSockets, these are its outcomes. Details of other outcomes are left out,
-    and so are outcomes of which neither direction is better. For any other run, these are the metrics of steady loads, with CPU
-    per request first.
+    For a run with disruptions, streams of events or WebSockets, these are the outcomes of its counted samples, which are solo
+    samples that are used for results. Details of other outcomes are left out, and so are outcomes of which neither direction is
+    better. If no outcome remains, and for any other run, these are the metrics of steady loads, with CPU per request first.
     """
     outcomes = (
         set[str]() if isinstance(run, Missing) else {name for sample in run.counted.values() for name in sample.outcome}

@@ -1,4 +1,4 @@
-"""The exhibits about long answers (streams of events, WebSockets, gRPC, large transfers): whether and how systems pass them.
+"""The exhibits about streamed or long-lived responses (events, WebSockets, gRPC, large transfers): whether systems pass them.
 
     ("token streams", "haproxy", "late", "106 ms [106, 106]", "212 ms [212, 212]", "27.4 µs [26.4, 28.4]", …)   a row of the table
 
@@ -44,7 +44,7 @@ ENDS = {"not_opened": "refused", "cut": "cut"}
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A kind of long answer, and the metrics by which the table shows it.
+    """A kind of streamed or long-lived response, and the metrics by which the table shows it.
 
     Attributes:
         title: The name of the kind in words.
@@ -66,11 +66,13 @@ SERVICES: Mapping[str, Service] = {
     "k6-grpc": Service("gRPC", (), "cpu_per_request"),
     "h2load": Service("large transfers", (), "cpu_per_request"),
 }
-"""Generator of a load → the kind of long answer that the load is made of."""
+"""Generator of a load → the kind of streamed or long-lived response that the load consists of."""
 
 
 def passing(shelf: Shelf, study: str) -> str:
-    """Return a Markdown table of a study's systems: whether long answers pass each, with which setting, and at what cost.
+    """Return a Markdown table of a study's systems: which streamed or long-lived responses pass each, and at what cost.
+
+    A list below the table explains the settings with which the systems were measured.
 
     Args:
         shelf: The committed runs.
@@ -113,9 +115,10 @@ def passing(shelf: Shelf, study: str) -> str:
 
 
 def describe_systems(shelf: Shelf, study: str) -> dict[tuple[str, str], str]:
-    """Return in words how each system serves each kind of long answer, by the runs of a study, with a link to each run.
+    """Return in words how each system serves each kind of streamed or long-lived response, with a link to each run.
 
-    The mapping is (system, kind of long answer) → text. A kind is for example `token streams`.
+    The numbers are from the runs of a study. The mapping is (system, kind of response) → text. A kind is for example
+    `token streams`. Only variants that were compared with a baseline are described.
 
     Args:
         shelf: The committed runs.
@@ -139,7 +142,7 @@ def describe_systems(shelf: Shelf, study: str) -> dict[tuple[str, str], str]:
 
 
 def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[str], Service, Evidence | None]]:
-    """Yield (question, its variants, the kind of long answer that it is about, its run or None) for each question of a study.
+    """Yield (question, its variants, the kind of response that it is about, its run or None) for each question of a study.
 
     The study's main question comes second, after the first of its `changes`. A run with all variants is preferred to a run that
     lacks some.
@@ -160,7 +163,7 @@ def _make_row(run: Evidence, arm: Arm, point: LoadPoint, service: Service, knobs
         run: The run.
         arm: The arm.
         point: The load point.
-        service: The kind of long answer that the load is made of.
+        service: The kind of streamed or long-lived response that the load consists of.
         knobs: The names of the settings with which the system was measured.
 
     """

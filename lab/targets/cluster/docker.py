@@ -1,8 +1,8 @@
 """Functions for the Docker engine on this machine, its images, and the images on the nodes of a kind cluster.
 
-An image with a tag is copied from the local engine to the nodes, if the engine has the image. An image that is pinned by its
-digest is pulled by the nodes from its registry. A copied image has no digest, so a manifest that names a digest would not find
-it.
+An image with a tag is copied from the local engine to the nodes, if the engine has the image. Any other image is pulled by the
+nodes from its registry, and so is an image that is pinned by its digest. A copied image has no digest, so a manifest that names
+a digest would not find it.
 
 The module also has the functions by which the lab runs programs such as docker, kind and kubectl. They download a missing
 program, run it with a time limit, and report a failure as an error with place, fault and remedy.
@@ -35,7 +35,7 @@ def bring_tool(tool: str) -> None:
     reports a download on stderr.
 
     Raises:
-        UsageError: The program is not on PATH and cannot be downloaded.
+        UsageError: The program cannot be downloaded, or it is not on PATH after the download.
 
     """
     path = shutil.which(tool)
@@ -167,7 +167,12 @@ def check_disk(engine: Engine) -> None:
 
 
 def find_image_id(reference: str) -> str | None:
-    """Return the ID of the image that the Docker engine has under a name; None if it has none."""
+    """Return the ID of the image that the Docker engine has under a name; None if it has none, or if no engine answers.
+
+    Raises:
+        UsageError: The program docker cannot be started, or does not end in time.
+
+    """
     done = run_program(["docker", "image", "inspect", "--format", "{{.Id}}", reference], INFO_S)
     return done.stdout.strip() if done.returncode == 0 else None
 

@@ -334,18 +334,24 @@ class ClusterSystem(Changes):
         return self._watch
 
     def _read_generator_s(self) -> float | None:
-        """Return the CPU seconds of those load generators that were started since the last call; None = unknown.
+        """Return the CPU seconds of the load generators that `popen` and `held` have started since the last call.
 
-        These generators must have ended.
+        Call it only when these generators have ended.
+
+        Returns:
+            The sum over the generators. None if there were none, or if one of them has left no number, for example
+            because it was killed.
+
         """
         files, self._used_files = self._used_files, []
         return self._client.used_s(files)
 
     def _list_places(self) -> list[WatchedContainer]:
-        """Return the containers to watch: the first container of each pod of proxy, backend and controllers, if it runs now.
+        """Return the containers whose CPU, memory and counters are watched: the first container of each pod, if it runs.
 
-        If pods may change, the pods of proxy and backend are those that exist now. Otherwise they are those that came
-        up.
+        The pods are those of proxy, backend and controllers; a controller's pod must have a shell. If pods may change
+        while the system is up, the pods of proxy and backend are requested anew at each call. Otherwise they are those
+        that came up.
         """
         pods = {role: self._list_pods(role) if self._changing else self._came_up[role] for role in ROLES}
         return [
@@ -523,7 +529,11 @@ class ClusterSystem(Changes):
         return done.stdout
 
     def log_tail(self) -> str:
-        """Return the last lines of the log of each pod of proxy and backend, each after a line with the pod's name."""
+        """Return the last 20 lines of the log of each pod of proxy and backend, after a line with the pod's name.
+
+        The log is that of the pod's first container. Pods with an empty log are left out. If a log cannot be read, the
+        reason replaces it.
+        """
 
         def read_log(pod: Mapping[str, Any]) -> list[str]:
             place = pod["metadata"]["name"], pod["spec"]["containers"][0]["name"]

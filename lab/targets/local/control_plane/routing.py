@@ -437,7 +437,11 @@ class ProxyFollower(threading.Thread):
         self._served = self._wait_until_serving(loading)
 
     def _reload(self) -> None:
-        """Wait until the required interval since the last reload is over, then load all changes that wait by one reload."""
+        """Wait until the required interval since the last reload is over, then apply all pending changes with a single reload.
+
+        Nothing is reloaded if no file has changed. The same holds if, during the wait, the container ended or was started
+        again, or `over` was set.
+        """
         waits_s = self._last + self.control.interval_s - time.monotonic()
         if self.control.looks_once_more:
             self.changed.clear()

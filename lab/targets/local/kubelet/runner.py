@@ -1,7 +1,7 @@
 """The component that keeps one container running: it probes the container, restarts it with a back-off, and ends it.
 
-Probes and back-off are those of a kubelet. Probes are sent from the node, with their delays, periods, timeouts and
-thresholds.
+Probes and back-off are those of a kubelet. Probes have their delays, periods, timeouts and thresholds. They are sent from the
+node, except that the command of an exec probe runs inside the container.
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ class ContainerRunner:
 
     @property
     def ready(self) -> bool:
-        """True if the container is ready: its readiness probe has succeeded, or it has no such probe and runs."""
+        """True if the container is ready: by its readiness probe or, without such a probe, because it runs.
+
+        A container with a startup probe is not ready before that probe has succeeded.
+        """
         return self._ready
 
     @ready.setter
@@ -188,7 +191,8 @@ class ContainerRunner:
     def stop(self, grace_s: float) -> None:
         """End the container for good: ask it to end, and kill it if it has not ended after `grace_s` seconds.
 
-        The container's readiness is probed until its end.
+        It is not killed earlier than `MIN_STOP_S` seconds after the stop signal, even if its preStop hook has used up the
+        grace period. The container's readiness is probed until its end.
         """
         self._stop.set()
         self._end_probers(but="readiness")

@@ -223,9 +223,9 @@ class Groups:
 
 
 def make_label() -> str:
-    """Return the text with which the names of all cgroup folders of this run of the lab begin.
+    """Return the prefix of the names of all cgroup folders that this run of the lab makes.
 
-    The text is `lab-DEVICE-PID-START-`: the device number of the machine's /proc, and the id and start time of the
+    The prefix is `lab-DEVICE-PID-START-`: the device number of the machine's /proc, and the id and start time of the
     lab's outermost process. So `sweep` can see whether this run of the lab still goes on.
 
     Raises:

@@ -290,7 +290,7 @@ def _watch(outer: socket.socket) -> None:
 
 
 def _end_with_just() -> None:
-    """Let the kernel send SIGTERM to this process when its parent ends, if the parent is the command runner `just`.
+    """Ask the kernel to send SIGTERM to this process when its parent ends, if the parent is the command runner `just`.
 
     Otherwise the lab would go on after `just` was killed.
     """
