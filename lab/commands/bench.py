@@ -190,7 +190,7 @@ def _run_study(options: argparse.Namespace, talk: Console) -> int:
     quick_form = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
     related = {change.question: change.command(options.quick, place) for change in file.changes}
     for question, command in related.items():
-        print_plan_line(talk, "beside it", f"{question} {command}")
+        print_plan_line(talk, "also", f"{question} {command}")
     print_plan_line(
         talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {duration}{quick_form}\n"
     )

@@ -27,10 +27,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from lab.base.errors import UsageError, did_you_mean, refuse_unknown
 from lab.base.validation import read_toml, refuse_broken_rules, validate_table
 from lab.model.metrics import Ratio
+from lab.model.names import DEFAULT_TARGET
 from lab.model.sweeps import LoadPoint, sweep_names
 from lab.model.variants.naming import find_present_name, is_variant
 from lab.model.variants.variants import load_chain, load_overlay, variant_names
 from lab.records import published as publications
+from lab.targets import TARGETS
 
 FOLDER = Path(__file__).parent
 """The folder of the study files."""
@@ -71,16 +73,19 @@ class StudyChange(StrictModel):
     sweep: str = Field(description="one with a disturbance")
     quick: str = Field(description="the same, shortened")
     against: str = Field(default="", description="what they are compared with; none: each with its own baseline")
+    target: str = Field(default=DEFAULT_TARGET, description="where the systems run")
 
     def command(self, quick: bool, place: str) -> str:
         """Return the `just bench` command that makes the run for this question.
 
         Args:
             quick: Whether to use the shortened sweep.
-            place: The options that name the target, for example ` --target kind`; empty for the default target.
+            place: The options that name the target, for example ` --target kind`; empty for the default target. They do not
+                apply to a question about another target than the default one.
 
         """
         against = f" --against {self.against}" if self.against else ""
+        place = place if self.target == DEFAULT_TARGET else f" --target {self.target}"
         return f"just bench {' '.join(self.variants)}{against} --sweep {self.quick if quick else self.sweep}{place}"
 
 
@@ -257,6 +262,7 @@ def load_study(key: str) -> Study:
         names = [*change.variants, *([change.against] if change.against else [])]
         _refuse_unknown_variants(f"{place}: changes.{number}: variants", names)
         _refuse_unknown_names(f"{place}: changes.{number}", "sweep", [change.sweep, change.quick], sweep_names())
+        _refuse_unknown_names(f"{place}: changes.{number}", "target", [change.target], TARGETS)
     for number, table in enumerate(file.tables):
         if table.published is None or table.value is None:
             continue

@@ -151,7 +151,10 @@ def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[s
     own = StudyChange(question=file.question, variants=file.variants, sweep=file.sweep, quick=file.quick.sweep)
     for change in (*file.changes[:1], own, *file.changes[1:]):
         names = [*change.variants, *([change.against] if change.against else [])]
-        choices = (shelf.of(change.sweep, change.quick, variant=choice) for choice in (names, *change.variants))
+        choices = (
+            shelf.of(change.sweep, change.quick, variant=choice, target=change.target)
+            for choice in (names, *change.variants)
+        )
         run = next((run for run in choices if isinstance(run, Evidence)), None)
         yield change, names, SERVICES[load_sweep(change.sweep)[1].load_points[0].generator], run
 

@@ -9,6 +9,7 @@ import re
 import socket
 import stat
 import subprocess
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -368,6 +369,21 @@ def test_a_script_runs_outside_and_nobody_there_is_an_error(tmp_path: Path, monk
     with pytest.raises(OSError, match=r"gone|Broken pipe"):
         programs.run_outside("proxies", ["caddy-2.11.7"])
     theirs.close()
+
+
+def test_an_interrupted_command_needs_no_status_of_its_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread outside ends without a traceback, after the script that was under way."""
+    script = tmp_path / "script"
+    script.write_text('#!/bin/sh\ntouch "$0.ran"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(namespaces, "SCRIPTS", tmp_path)
+    errors = list[threading.ExceptHookArgs]()
+    monkeypatch.setattr(threading, "excepthook", errors.append)
+    with namespaces.serving_scripts() as channel:
+        thread = [thread for thread in threading.enumerate() if thread.name == "outside"][-1]
+        os.write(channel, b'["script"]\n')
+    thread.join(10)
+    assert (not thread.is_alive(), (tmp_path / "script.ran").exists(), errors) == (True, True, [])
 
 
 def test_a_package_is_unpacked_once_or_refused(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,10 @@ def _serve_scripts(server_end: socket.socket) -> None:
             script, *argv = json.loads(line)
             program = SCRIPTS / Path(script).name
             status = subprocess.run([program, *argv], stdin=subprocess.DEVNULL, check=False).returncode
-            server_end.sendall(f"{status}".encode())
+            try:
+                server_end.sendall(f"{status}".encode())
+            except BrokenPipeError:  # the inner process was interrupted, and needs no status
+                return
 
 
 def prepare() -> None:
