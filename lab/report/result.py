@@ -102,7 +102,9 @@ class RunResult:
         for row, cell in cells:
             reason = next(iter(Counter(cell.invalid).most_common(1)), None)
             why = reason[0] if reason else "not measured"
-            parts.append(f"{cell.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})")
+            parts.append(
+                f"{cell.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})"
+            )
         parts = list(dict.fromkeys(parts))  # a baseline stands in the pairs of several arms
         more = f", and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
         return "; ".join(parts[:MOST_NAMED]) + more
