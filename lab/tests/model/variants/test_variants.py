@@ -240,6 +240,15 @@ def test_of_what_is_only_to_measure_by_there_is_nothing_to_apply(name: str) -> N
     assert not load_variant("waiting+keep-alive-requests-10000").only_to_measure_by
 
 
+@pytest.mark.parametrize(("name", "fixture"), [
+    ("envoy+envoy-route-timeout-off", "events"), ("haproxy+haproxy-http-no-delay", "websocket"), ("keepalive", "answers"), ("keepalive", "traffic"),
+])  # fmt: skip
+def test_what_a_user_applies_has_nothing_of_the_backend_that_a_load_needs(name: str, fixture: str) -> None:
+    measured = load_variant(name, fixtures=(fixture,))
+    assert measured.manifests != load_variant(name).manifests, "the fixture changes nothing"
+    assert config_snippet(measured) == config_snippet(load_variant(name)) != ""
+
+
 def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path: Path) -> None:
     for name in ("backlog", "backlog-128", "keepalive", "okd+okd-without-startup-probe"):
         variant = load_variant(name)
