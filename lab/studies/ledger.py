@@ -202,9 +202,7 @@ def page(verdicts: Sequence[ClaimVerdict], known: Sequence[ClaimVerdict] = (), l
     folders |= {run: verdict.unable for verdict in verdicts if verdict.unable for run in verdict.runs}
     heads = ("claim", "says", "published", "its own data", "here", "measured", "run")
     table = make_text_table(heads, [list(_list_cells(verdict, folders, linked)) for verdict in drop_unjudged(verdicts)])
-    kinds = {verdict.claim.kind for verdict in verdicts}
-    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts)]
-    notes += [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
+    notes = [*list_unjudged(verdicts), count_answers(verdicts), own_counts(verdicts), *explain_kinds(verdicts)]
     notes += [line.replace("- ", "check ", 1) for line in sentences(known).splitlines()]
     return [make_sentence(f"{ONE_BOOT_CAVEAT}."), table, Notes(tuple(map(Text, notes)))]
 
@@ -229,6 +227,12 @@ def _list_cells(verdict: ClaimVerdict, folders: dict[str, str], linked: bool) ->
     targets = {finding.run: f" on {finding.target}" for finding in verdict.findings}
     linked_runs = ((run, f"[{name}](data/reference/{name})" if name else f"`{run}`") for run, name in places)
     yield ", ".join(f"{text}{targets.get(run, '')}" for run, text in linked_runs)
+
+
+def explain_kinds(verdicts: Sequence[ClaimVerdict]) -> list[str]:
+    """Return a line for each kind of claim that occurs among the verdicts: how claims of this kind are judged."""
+    kinds = {verdict.claim.kind for verdict in verdicts}
+    return [f"how a claim of kind `{kind}` is judged: {text}" for kind, text in KINDS.items() if kind in kinds]
 
 
 def list_verdicts(verdicts: Sequence[ClaimVerdict], checks: Sequence[ClaimVerdict] = ()) -> dict[str, Any]:
