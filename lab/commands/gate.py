@@ -196,7 +196,10 @@ def _gate_files(options: argparse.Namespace, talk: Console) -> int:
 
     def write(manifests: Path, elsewhere: bool) -> Pairs:
         old, new = (split.sort_keys(name, given, elsewhere) for name, given in sides)
-        if refused := "; ".join(f"{key}: {text}" for kind, key, text in new.remarks if kind == "refused"):
+        old_refused, refused = (
+            "; ".join(f"{key}: {text}" for kind, key, text in side.remarks if kind == "refused") for side in (old, new)
+        )
+        if refused:
             fault = f"the controller would refuse the whole file, and keep {sides[0][0]}: {refused}"
             raise UsageError(sides[1][0], fault, "correct it, or take these keys out")
         before, after, sweep = knobs.write_files(old, new, manifests)
@@ -208,6 +211,9 @@ def _gate_files(options: argparse.Namespace, talk: Console) -> int:
         }
         differing = sorted(key for key in hidden if len({given.data.get(key) for _, given in sides}) > 1)
         notes = [f"not compared on this target: {', '.join(differing)} (`just check` says why)"] if differing else []
+        notes += (
+            [f"{sides[0][0]} is measured without what the controller refuses: {old_refused}"] if old_refused else []
+        )
         if len({load_variant(name, manifests).manifests_sha256 for name in (before, after)}) > 1:
             return {after: before}, [], sweep, notes
         return {}, [sides[1][0]], sweep, notes

@@ -56,6 +56,10 @@ setup() {
   assert_success
   [[ $stderr == *"compares   ingress-nginx+new-configuration with ingress-nginx+old-configuration; "* ]] || fail "$stderr"
   nothing_recorded
+  printf '  proxy-buffer-size: "4q"\n' | cat "$old" - >"$BATS_TEST_TMPDIR/refused.yaml"
+  lab gate --config "$BATS_TEST_TMPDIR/refused.yaml" "$mine" --plan
+  assert_success
+  [[ $(unwrapped "$stderr") == *"refused.yaml is measured without what the controller refuses: proxy-buffer-size: "* ]] || fail "$stderr"
   git init -q "$BATS_TEST_TMPDIR"
   git -C "$BATS_TEST_TMPDIR" add old.yaml
   git -C "$BATS_TEST_TMPDIR" -c user.name=t -c user.email=t@t commit -qm "then"
