@@ -194,7 +194,7 @@ def measure(
             if cpus >= MAX_OTHERS_CORES
         )
         lost = "samples may be lost: stop it, or wait"
-        consequence = "pairs bear that, samples of arms alone may be lost" if prepared.record.pairs else lost
+        consequence = "pairs are measured all the same, solo samples may be lost" if prepared.record.pairs else lost
         used = f"{sum(cpus_used.values()):.1f} of {os.cpu_count()} CPUs ({', '.join(named)})"
         print_plan_line(talk, "busy", f"what is not the lab's uses {used}: {consequence}\n")
 

@@ -153,7 +153,7 @@ def _list_loads(record: RunRecord, design: Design) -> Iterator[str]:
         disruption = describe_disruption(point) if point.disturbance is not None else ""
         parts = [f"{point.name}: {name}, {describe_load(point)}"]
         parts.append("nothing is done (control)" if point.control else disruption)
-        parts += [f"no pair can bear it: {point.why_alone}"] if record.pairs and point.why_alone else []
+        parts += [f"measured without pairs: {point.why_alone}"] if record.pairs and point.why_alone else []
         count = paired.get(point.name, design.blocks)
         parts += [f"pairs in {count} of the {design.blocks} blocks"] if count < max(paired.values(), default=0) else []
         yield "; ".join(filter(None, parts))

@@ -217,7 +217,7 @@ def test_where_no_rate_is_carried_arms_are_measured_one_after_the_other(sweep: s
     assert tried == [1000, 100] and pairs_at(made, "rate-100") == 0 and pairs_at(made, "ceiling") >= 6
     assert [slot for slot in made.plan.slots if slot.point.name == "rate-100"]
     assert "arms are measured one after the other, at that rate" in print_planned(made, 300)
-    assert "no pair can bear it: two sides at once are more than this target carries (probe)" in print_planned(
+    assert "measured without pairs: two sides at once are more than this target carries (probe)" in print_planned(
         made, 300
     )
 
