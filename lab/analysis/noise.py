@@ -98,10 +98,12 @@ def list_aa_variants(arms: Sequence[Arm]) -> list[str]:
 def measure_noise(summary: Summary) -> tuple[Noise, ...]:
     """Measure the noise of each metric of each baseline at each steady load of a run: how much comparisons vary.
 
-    The noise comes from comparisons of a variant with itself: by the baseline's second measurement (A/A), and by null
-    arms (further names of the variant). Comparisons of other variants are also used if they were made in pairs (two
-    arms measured at once). Those made by solo samples (measured alone) are used only in a metric without an A/A
-    comparison.
+    The noise comes from comparisons of a baseline with arms that have the same settings. These are its second
+    measurement (A/A), and null arms, which run the same variant under another name.
+
+    Comparisons with other variants show noise, too: whatever the size of an effect, it varies from block (repetition)
+    to block. Those made in pairs (two arms measured at once) are used if the metric also has an A/A pair. Those made by
+    solo samples (one arm measured alone) are used only if the metric has no A/A comparison by solo samples.
     """
     names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}

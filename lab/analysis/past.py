@@ -101,7 +101,10 @@ class Past:
         return f"from the {'A/A run' if self.only_aa else 'pairs of'} {self.id}{older}"
 
     def of(self, baseline: str) -> list[Noise]:
-        """Return the noise of one baseline in each metric at each load point, including metrics without a decision."""
+        """Return the noise of one baseline (how much its results vary) for each metric at each load point.
+
+        Metrics that could not be judged are included, for example those with too few blocks. Their `why` is the reason.
+        """
         return [noise for noise in self.noises if noise.variant == baseline]
 
     def covers(self, baselines: Mapping[str, str]) -> bool:

@@ -35,7 +35,7 @@ LATENCIES = (*(f"latency_{label.replace('.', '_')}_s" for label in QUANTILES), "
 def frame_samples(run: RunStore, samples: Iterable[Sample]) -> pl.DataFrame:
     """Return samples of a run as a frame with one row each.
 
-    The columns are the same for every run, whatever was measured.
+    The columns are those of `make_samples_frame`.
 
     Args:
         run: The run.
@@ -48,7 +48,8 @@ def frame_samples(run: RunStore, samples: Iterable[Sample]) -> pl.DataFrame:
 def make_samples_frame(rows: Sequence[Row]) -> pl.DataFrame:
     """Convert flat rows, as `flatten_sample` returns them, into a frame.
 
-    Columns for all fields of the record and all kinds of errors are always present, whatever was measured.
+    Columns for the record's plain fields, for the fields of the load point and for all kinds of errors are always present.
+    Nested fields, such as `usage`, `counters` and `outcome`, have columns only for the names that occur in the rows.
     """
     kinds = _list_columns()
     names = dict.fromkeys([*kinds, *(name for row in rows for name in row)])

@@ -32,9 +32,10 @@ Such an error shows nothing about the measured system.
 
 
 class StoreError(MeasuringError):
-    """The error for a failed write.
+    """The error for a failed write, or for a lack of disk space, memory, file descriptors or processes on the lab's machine.
 
-    The error stops the run, because a measurement that cannot be stored is of no use.
+    The error stops the run: a measurement that cannot be stored is of no use, and such a lack shows nothing about the
+    measured system.
     """
 
 

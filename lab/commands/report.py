@@ -37,8 +37,11 @@ def _run_report(options: argparse.Namespace, talk: Console) -> int:
 def _write_pages(options: argparse.Namespace) -> int:
     """Write an HTML page for each run that `--run` names, print the pages' paths, and return 0.
 
-    The page goes into the folder that `--output` names, or for several runs into a folder per run below it. Without
-    `--output`, a user's run gets the page in its own folder, and any other run in a folder below that of the report.
+    With `--output FOLDER`, the page of a single run goes into FOLDER, and the pages of several runs into `FOLDER/RUN`.
+    Without it, the location depends on where the run is stored:
+
+    - A run in the folder of the user's runs (usually `data/runs`) gets the page in its own folder.
+    - Any other run, such as a committed one, gets the page in `.cache/report/RUN` of this checkout.
     """
     from lab.records.store import RunStore
     from lab.report.html.run import write_page

@@ -134,7 +134,7 @@ class WebSocket(Generator):
     own_backend = True
 
     def version(self, output: str) -> str | None:
-        """Return k6's version from its output; None if another program printed the output."""
+        """Return k6's version and the setting of Go's garbage collector, such as `1.4.0, GOGC=off`; None for another program's output."""
         return K6().version(output)
 
     def refusal(self, load: GeneratorLoad) -> str | None:

@@ -69,7 +69,8 @@ def parse_sockperf(output: str) -> RoundTrip:
     """Parse the output of `sockperf ping-pong` into a record of round-trip times in seconds.
 
     Raises:
-        ValueError: sockperf has measured nothing. The message is its own error message, or names what the output lacks.
+        ValueError: The output has no complete result. The message is sockperf's own error message, the end of the output,
+            or `it printed nothing`; or it names the value that the output lacks.
 
     """
     text = _COLOUR.sub("", output)

@@ -381,15 +381,17 @@ def _draw_pair_orders(
 ) -> dict[int, tuple[str, ...]]:
     """Draw a random order of load points for one pair in each of its blocks (repetitions).
 
-    A pair is two arms (variants in the run) that are measured at once. Counted over the pair's measurements and the
-    solo measurements of its arm together, each point comes first equally often, as far as possible.
+    A pair is an arm (variant in the run) and its baseline, measured at once. The arm is also measured alone (solo). As
+    far as possible, each point comes first equally often, counted over both kinds of measurements. For example, a point
+    that is often first in the solo measurements is less often first in the pair.
 
     Args:
         rng: The source of random numbers.
         names: The names of all points.
-        layouts: Block → point → the layout of the pair.
-        solo: Block → the order of the points of all solo measurements.
-        measured: Block → the points at which the pair's arm is measured solo.
+        layouts: Block → point → the layout of the pair (such as its sides). Only the blocks and points are used here:
+            they are those in which the pair is measured.
+        solo: Block → the order of points in solo measurements, which is the same for all arms.
+        measured: Block → the points at which the pair's arm is measured solo. The arm skips all other points of `solo`.
 
     Returns:
         Number of the block → the order of points.

@@ -720,9 +720,10 @@ def form_table(table: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def find_file_of_form(path: Path) -> tuple[Path, str] | None:
-    """Return the file that defines a sweep in a table `[forms.NAME]`, as a variation, and this NAME; None if no file does.
+    """Return the file that defines a sweep as a form (a variation of the file's own sweep), and the form's name.
 
-    Example: `lab/sweeps/okd-quick.toml` does not exist, so the result is (`lab/sweeps/okd.toml`, "quick").
+    A file defines a form in a table `[forms.NAME]`. For example, `lab/sweeps/okd.toml` has a table `[forms.quick]`. So
+    for `lab/sweeps/okd-quick.toml` the result is (`lab/sweeps/okd.toml`, "quick"). It is None if no file has the form.
 
     Args:
         path: The path that the sweep would have as a separate file.

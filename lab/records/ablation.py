@@ -14,8 +14,9 @@ from lab.model.run import NotMeasured
 class Step(Record):
     """One knob (single setting) of an ablation, with the two variants that measure it.
 
-    An ablation attributes an effect to single settings. `alone` is the variant with only this knob, `cumulative` the
-    variant with all knobs up to this one. `why` has the reasons if one of these variants does not exist.
+    An ablation attributes an effect to single settings. `alone` is the variant with only this knob. `cumulative` is the
+    variant with all knobs up to this one, without those that are measured only one at a time. If one of these variants
+    does not exist, `why` has the reasons; it is empty if the knob is only measured one at a time.
     """
 
     knob: str

@@ -518,8 +518,10 @@ class RunStore:
     def ready(self) -> None:
         """Fill the cache of latency histograms of a packed run now, if the cache is missing, so that later reads are fast.
 
+        Of the samples without a disruption, only the first valid one must be undamaged. Damaged outputs of others are left out.
+
         Raises:
-            UsageError: An output is damaged.
+            UsageError: A sample's record is damaged, or the output of that first valid sample.
 
         """
         steady = (sample for sample in self.samples() if sample.valid and sample.point.disturbance is None)

@@ -38,13 +38,16 @@ def _render_part(part: Part, numbers: Mapping[str, int]) -> list[str]:
 
 
 def _render_table(grid: Grid, numbers: Mapping[str, int]) -> list[str]:
-    """Return the lines of a table in Markdown. Each heading of the first level begins a new table.
+    """Return the lines of a grid in Markdown: one table for all successive rows with the same first-level heading.
 
-    A free row (a row that does not use the table's columns) is appended to the table of the row before, without the free row's
-    own heading. If the very first row is free, its heading begins the first table.
+    The heading, if there is one, stands above its table. A grid without rows becomes one table without rows.
+
+    A free row (a row that does not use the grid's columns) never begins a new table. It joins the table of the row
+    before it, and its own heading is left out. The grid's very first row is the exception: even if it is free, it
+    begins the first table under its own heading.
 
     Args:
-        grid: The table.
+        grid: The grid.
         numbers: Note → its number.
 
     """

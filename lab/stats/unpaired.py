@@ -143,10 +143,13 @@ def _estimate(variant: Floats, baseline: Floats, confidence: float) -> Estimate:
 
 @lru_cache(maxsize=256)
 def _rank(m: int, n: int, confidence: float) -> int:
-    """Return the rank k of the two ends of an unpaired shift's interval (`estimate_shift`); 0 if no interval exists.
+    """Return the rank k that gives the confidence interval of an unpaired shift (`estimate_shift`); 0 if there is none.
 
-    Beyond `EXACT_PAIRS` pairs, k follows from the normal approximation of U, with mean m·n/2 and variance m·n(m + n +
-    1)/12.
+    Each block of one run is subtracted from each block of the other, which gives m·n differences. The interval reaches
+    from the k-th smallest difference to the k-th largest. Four blocks on both sides at 95 % give k = 1.
+
+    The distribution of Mann & Whitney's U determines k. It is exact if m·n is at most `EXACT_PAIRS`. Above, it is the
+    normal approximation with mean m·n/2 and variance m·n·(m + n + 1)/12.
 
     Args:
         m: The number of blocks (repetitions) of one run.

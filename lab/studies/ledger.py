@@ -176,7 +176,10 @@ def drop_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[ClaimVerdict]:
 
 
 def list_unjudged(verdicts: Sequence[ClaimVerdict]) -> list[str]:
-    """Return one line for each study that has claims without a rule, with the ids of these claims."""
+    """Return one line for each study with unjudged claims, with their ids: `STUDY: not judged yet: ID, ID`.
+
+    A claim (a published sentence) is unjudged if no rule says how to compare it with measurements.
+    """
     by_study: dict[str, list[str]] = {}
     for verdict in verdicts:
         if verdict.answer == "not judged yet":

@@ -48,7 +48,7 @@ _CellPlace = tuple[str, ...]
 class UnsteadyArm:
     """The arm (variant in a run) at one load whose samples are not steady: their rate or CPU time changes midway.
 
-    No result is computed from such samples.
+    No result is computed from such samples, except under a load of minutes (`--sustained`).
 
     Attributes:
         changes: The change of each sample that is not steady: when it came, and the rate and CPU time before and after.
@@ -597,8 +597,9 @@ def build_cells(
 def number_block(point: LoadPoint, measured: Measured) -> int:
     """Return the number of the block (repetition) to which a measurement belongs in statistics.
 
-    Usually it is the planned block, in which each system is started once. A point may instead make each worker
-    generation (the workers between two reloads) of a pair a block (`singly`). These blocks are numbered consecutively.
+    Usually this is the number of the planned block. It differs only for pairs (two arms measured at once) at a point
+    with `singly`. There, each worker generation (the workers between two reloads) counts as a block of its own. With
+    four generations per planned block, generation 1 of block 3 gets the number 3 · 4 + 1 = 13.
 
     Args:
         point: The load point.

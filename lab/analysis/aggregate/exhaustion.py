@@ -100,9 +100,10 @@ class Exhaustion:
 def compute_exhaustions(arms: Sequence[tuple[str, Sequence[str], Sequence[Sample]]]) -> list[Exhaustion | None]:
     """Compute how fast each arm's load uses up the proxy's local ports (see `compute_exhaustion`), in the order of `arms`.
 
-    An entry is None if there is nothing to report. Entries of a variant are None if one of its samples opened more
-    connections in less than a minute than the proxy has ports: the backend then closes the connections, and no port
-    waits at the proxy. Entries whose samples recorded waiting ports are computed anyway.
+    An entry is None if there is nothing to report, as when the backend closes the connections first. If the proxy does,
+    it keeps each connection's port in TIME_WAIT for a minute. So in less than a minute it cannot open more connections
+    than it has ports. If a sample of a variant did, the backend closes them, and all entries of the variant are None.
+    Entries with samples that recorded the proxy's sockets in TIME_WAIT need no such conclusion: these samples decide.
 
     Args:
         arms: One entry for each arm at each load: (variant, the variant's knobs, its valid samples there). A knob is

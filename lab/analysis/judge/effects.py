@@ -407,11 +407,18 @@ class Effects:
         return [candidate for candidate in arms if candidate.role == "variant" and candidate.baseline == arm.baseline]
 
     def _list_primary_metrics(self, arm: Arm, point: LoadPoint) -> set[str]:
-        """Return the metrics in which a run's table claims or shows the effect of an arm at a load point.
+        """Return the primary metrics of an arm at a load point: the only metrics in which a run claims a difference.
 
-        For a variant, this is its primary metric, or the metric that replaces it at this load; empty without a primary
-        metric. For the baseline against itself (A/A), it is the metrics of all variants with this baseline; at a steady
-        load, only those with a decision. If no metric remains for the baseline, it is default metrics of the load.
+        For a variant, this is its primary metric, or the metric that replaces it at this point. The set is empty if the
+        variant has no primary metric, or if none of the point's outcomes corresponds to it.
+
+        For a baseline against itself (A/A), these are the primary metrics of all variants with this baseline. At a
+        steady load, metrics that cannot be judged are left out. If none remains, the defaults are:
+
+        - for disruptions, streams of events and WebSockets: `ALWAYS_SHOWN_OUTCOMES`
+        - for a closed loop: `rate`, or `cpu_per_request` if the load generator limited the rate
+        - for an offered rate: `p99`
+        - for every steady load, if no variant has this baseline: `cpu_per_request` in addition
         """
         users, own_primary = self._list_users(arm), self.asked.primary.get(arm.name)
         of_users = {metric for user in users for metric in self._list_primary_metrics(user, point)}

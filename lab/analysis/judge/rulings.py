@@ -280,11 +280,15 @@ def recovers(metric: str, scheme: Scheme) -> bool:
 
 
 def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> float | None:
-    """Return the smallest plausible share of a known cost that pairs show (1 = all): the lower end of a 95 % interval.
+    """Return a lower bound on how much of a real cost pairs show: 1 = all of it, 0.8 = 80 %.
 
-    A pair is two arms measured at once. The share is the cost per unit of injected work by pairs, divided by the cost
-    by solo samples (measured alone). Each cost is a least-squares slope through the origin. The interval comes from
-    resampled rounds.
+    A pair is two arms measured at once. The real cost is the one that solo samples (one arm measured alone) show.
+
+    1. The cost per unit of injected work is computed for pairs and for solo samples. Each is the slope of a
+       least-squares line through the origin, from the amount of work to the effect on the metric.
+    2. The share is the slope of the pairs divided by that of the solo samples.
+    3. Both steps are repeated with randomly resampled rounds (repetitions). The result is the lower end of the 95 %
+       interval of the shares.
 
     Args:
         measurements: Committed measurements of variants with known amounts (doses) of needless work.
@@ -292,7 +296,8 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
         way: The kind of pair.
 
     Returns:
-        The share; None if no dose has two rounds by pairs, or none has two rounds by solo samples.
+        The lower bound of the share. It is None if no dose was measured in two rounds by pairs, or none in two rounds
+        by solo samples.
 
     """
     points = {measurement.point for measurement in measurements if measurement.way == way}

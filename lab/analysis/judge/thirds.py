@@ -223,15 +223,18 @@ def lasting_change(samples: Sequence[Sample]) -> UnsteadyArm | None:
 def compute_thirds(arm: Mapping[int, Sample], base: Mapping[int, Sample], seconds: SecondsOf) -> Thirds | None:
     """Compute the effects of an arm (variant) against its baseline in each third of their sustained samples.
 
-    A sustained sample has a load of minutes.
+    A sustained sample has a load of minutes, and the thirds show whether an effect lasts throughout it. The effects are
+    those on `rate` (requests per second) and `cpu_per_request` (CPU seconds per request). They are also computed for
+    the first `BURST_S` seconds. A metric is left out if one of these stretches lacks it in any sample used.
 
     Args:
         arm: Block (number of the repetition) → the sample used for the arm.
         base: Block → the sample used for the baseline. Only blocks that both have are used.
-        seconds: The function that reads the running totals within a sample.
+        seconds: The function that returns a sample's totals of requests and CPU seconds at many moments of the load, or
+            None if they are unknown.
 
     Returns:
-        The effects; None if no block has the running totals of both samples.
+        The effects; None if no block has these totals for both samples.
 
     """
     sides = [

@@ -147,13 +147,14 @@ def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
 
 
 def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
-    """Return why latencies exceed the bound of the p99; empty if they do not.
+    """Return the reason why a sample's latencies exceed the limit on the p99; empty if they do not.
 
-    If too few requests lie beyond the p99 to know it, the share of requests slower than the bound decides.
+    If the sample has too few slow requests to know its p99, the requests slower than the limit are counted instead.
+    The limit is then exceeded if they are more than 1 % of all requests.
 
     Args:
-        histogram: The latencies of a sample. None means that none were recorded, which counts as exceeding the bound.
-        p99_s: The bound of the p99 in seconds.
+        histogram: The latencies of the sample. None means that none were recorded, which counts as exceeding the limit.
+        p99_s: The highest p99 allowed, in seconds.
 
     """
     if histogram is None:

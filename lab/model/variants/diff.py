@@ -29,11 +29,14 @@ def label(obj: KubernetesObject) -> str:
 def changes(
     before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]
 ) -> dict[tuple[str, str], ValueChange]:
-    """Return every single value that differs between two lists of Kubernetes objects.
+    """Return the single values that differ between two lists of Kubernetes objects.
+
+    An empty list or mapping counts as absent. The order of plain values in a list, and of elements with names, is ignored.
 
     Returns:
         (object, path) → (old value, new value), such as ("Deployment/proxy", "spec.replicas") → (1, 2). `ABSENT` stands
-        for a value that one side does not have.
+        for a value that one side does not have. For an item in a list of plain values, such as `args`, both values are
+        the numbers of times that the item occurs.
 
     >>> changes([], [{"kind": "A", "metadata": {"name": "b"}}])[("A/b", "kind")]
     ('(absent)', 'A')

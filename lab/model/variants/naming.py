@@ -147,7 +147,10 @@ def present_arm(name: str) -> str:
 
 
 def stored_name(name: str) -> str:
-    """Return the present name of a variant from its name in a stored run; the name of a variant that was removed is unchanged."""
+    """Return the present name of a variant from its name in a stored run; the exact name of a removed variant is unchanged.
+
+    If the name of a removed variant is only a part of the name, such as before `+` or `@`, it is replaced like others.
+    """
     return name if name in aliases().gone else find_present_name(name)
 
 

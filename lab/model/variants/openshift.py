@@ -56,7 +56,8 @@ def check_patches(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], .
 def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the `oc` commands, as lines of shell, that apply patches to OpenShift's router.
 
-    Patches for one object are merged into a single command. Some commands are preceded by a line with a comment.
+    Patches of one kind are merged into a single command. Each IngressController with a `domain`, which is a further router,
+    has a command of its own. Some commands are preceded by a line with a comment.
 
     Args:
         patches: Patches that `check_patches` accepts.

@@ -135,9 +135,10 @@ def page(report: Report, advice: str) -> list[Part]:
 
 
 def _is_limited(noise: Noise) -> bool:
-    """Return whether a noise is that of a throughput which the load generator limited, and not the proxy.
+    """Return whether the metric is a throughput that was limited by the load generator instead of the proxy.
 
-    The variation of such a throughput is known. But even many blocks (repetitions) do not show an effect of the proxy.
+    Such a throughput shows no effect of the proxy, however many blocks (repetitions) are measured. The result is True
+    only if its variation is known: the baseline was compared with itself (A/A), and the effect has an interval.
     """
     return noise.metric == "rate" and noise.why == LIMITED and noise.aa is not None and noise.aa.has_interval
 

@@ -136,7 +136,8 @@ def _parse_log(log: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Parse the controller's log into entries: (level, source file, text on one line).
 
     A level is one letter: `I`, `W`, `E` or `F`. A line by which Go or nginx reports that it ends has level `F` and an empty
-    source file.
+    source file. Lines before the first entry, and lines after such an end, form an entry with an empty level and source
+    file. The text of an entry has at most its first `MOST_LINES` lines.
 
     Args:
         log: the lines of the log.

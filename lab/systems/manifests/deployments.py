@@ -40,7 +40,8 @@ class Deployment:
     def pod(self, number: int) -> Pod:
         """Return the Deployment's pod with a certain number (from 0), named `DEPLOYMENT-NUMBER`.
 
-        References to the pod's name and namespace in its environment, commands and arguments are replaced by the values.
+        Environment variables that refer to the pod's name or namespace get these values. In commands and arguments,
+        `$(NAME)` is replaced by the value of the environment variable NAME.
         """
         name = f"{self.name}-{number}"
         references = {f"{_REF}metadata.name": name, f"{_REF}metadata.namespace": self.template.namespace}

@@ -116,7 +116,8 @@ def _unpack_once(cache_folder: Path, key: str, make: Callable[[Path], None]) -> 
 
     Args:
         cache_folder: The folder of all unpacked images.
-        key: The text that identifies the image and its contents.
+        key: The text that identifies the image: path, time and size of an archive, the id of a local image, or the reference
+            of one in a registry. An image in a registry whose tag gets other contents is not unpacked again.
         make: The function that fills an empty folder with the files.
 
     Raises:

@@ -90,10 +90,10 @@ def add_node_nat(objects: Objects, changing: bool) -> Objects:
 
 
 def list_balancers(objects: Objects) -> list[Service]:
-    """Return the Services in front of the proxies whose addresses a node's NAT translates.
+    """Return the Services through which clients reach the proxies, if a node's NAT translates the Services' addresses.
 
     There are several Services if the routes are divided among several proxies. The list is empty if clients reach the
-    proxy directly or through a load balancer's pod.
+    proxy without such a NAT: directly, or through the pod of a load balancer.
     """
     pods = objects.role("proxy")
     if not pods or objects.role("balancer") or pods[0].host_network or _find_balanced_service(objects, pods[0]) is None:
