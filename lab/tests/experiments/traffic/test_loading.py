@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import log1p
 from pathlib import Path
-from statistics import pstdev
+from statistics import median
 
 import polars as pl
 import pytest
@@ -183,7 +183,8 @@ def test_a_load_has_the_shares_of_paths_and_sizes_and_the_rate_of_a_log_of_100_0
         assert sum(low <= request.size_bytes < high for request in got) / count == pytest.approx(share, abs=0.02)
     gaps = [after.time_s - before.time_s for before, after in pairwise(got)]
     mean_s = sum(gaps) / len(gaps)
-    assert pstdev(gaps) == pytest.approx(pstdev(at_random) * mean_s, rel=0.25)
+    # Of an even schedule the median is the mean. A busy machine delays some requests, which moves a median little.
+    assert median(gaps) == pytest.approx(median(at_random) * mean_s, rel=0.25)
     observed = Observation(result.duration_s + 0.1, {}, pl.DataFrame(schema=USAGE_SCHEMA), {}, 0.0, None, {}, 0.0)
     mean_bytes = traffic.mean_bytes(result.requests)
     assert find_faults(point, result, observed, 0.5, 0.0, mean_bytes, head_bytes=200) == []
