@@ -30,8 +30,7 @@ from lab.measure.measurement import (
     make_unmeasured,
 )
 from lab.measure.pair import PairRun
-from lab.measure.steady import SteadyRegime
-from lab.measure.streamed import CalledRegime, StreamedRegime
+from lab.measure.streamed import STEADY_REGIMES, StreamedRegime
 from lab.model.facts import EVERY_MOMENT
 from lab.model.leftovers import MAX_FRESH_BRING_UPS, Leftovers, find_undrained_faults
 from lab.model.pairs import SIDES, Layout, Renewed, Side
@@ -327,9 +326,7 @@ class MeasuringLoop:
                         left, right = runs
                         return self._store_all(slot, runs, PairRun((left, right)).measure(attempt))
                     (run,), generator = runs, runs[0].chosen.generator
-                    regime: Regime = (CalledRegime if slot.point.grpc else SteadyRegime)(
-                        run.system, slot.point, generator
-                    )
+                    regime: Regime = STEADY_REGIMES[slot.point.grpc](run.system, slot.point, generator)
                     if slot.point.every_s is not None:
                         regime = StreamedRegime(run.system, slot.point, generator)
                     if slot.point.disturbance is not None:

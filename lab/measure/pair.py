@@ -30,7 +30,7 @@ from typing import Any
 from lab.measure import cpu
 from lab.measure.measurement import BegunSample, Measurement, SampleRun, make_unmeasured, parse_report, refuse_undrained
 from lab.measure.steady import SteadyRegime
-from lab.measure.streamed import CalledRegime
+from lab.measure.streamed import STEADY_REGIMES
 from lab.measure.validity import Fault
 from lab.model.pairs import MAX_IN_FLIGHT, SIDES, Layout
 from lab.model.samples import Reason
@@ -236,9 +236,9 @@ class PairRun:
             UndrainedStartError: The warm-up takes too many local ports of one of the systems.
 
         """
-        kind = CalledRegime if self.sides[0].slot.point.grpc else SteadyRegime
         left, right = regimes = [
-            kind(run.system, run.slot.point, run.chosen.generator, alone=False) for run in self.sides
+            STEADY_REGIMES[run.slot.point.grpc](run.system, run.slot.point, run.chosen.generator, alone=False)
+            for run in self.sides
         ]
         with ExitStack() as lasting:
             starts = [run.begin(regime, attempt, lasting) for run, regime in zip(self.sides, regimes, strict=True)]

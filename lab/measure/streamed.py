@@ -79,6 +79,10 @@ class CalledRegime(CountedRegime):
         return replace(findings, faults=[*findings.faults, *faults])
 
 
+STEADY_REGIMES: dict[bool, type[SteadyRegime]] = {False: SteadyRegime, True: CalledRegime}
+"""Whether a load without disruption makes gRPC calls → how it is made and judged, for a solo sample and for a side of a pair."""
+
+
 @dataclass(slots=True)
 class StreamedRegime(CountedRegime):
     """The way to make and judge a load with streams of Server-Sent Events or with WebSockets, for one sample."""

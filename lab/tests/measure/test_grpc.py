@@ -13,6 +13,7 @@ import pytest
 
 from lab.measure import credible, pair, validity
 from lab.measure.measurement import parse_report
+from lab.measure.streamed import STEADY_REGIMES
 from lab.model.load import CallReport, GeneratorResult
 from lab.model.samples import Reason
 from lab.model.sweeps import LoadPoint
@@ -192,8 +193,7 @@ def test_calls_have_a_regime_of_their_own_in_pairs_too(generator: str, monkeypat
     def use(*_: object, **__: object) -> None:
         raise UsedError(generator)
 
-    regimes = {"k6-grpc": "CalledRegime", "wrk": "SteadyRegime"}
-    monkeypatch.setattr(pair, regimes[generator], use)
+    monkeypatch.setitem(STEADY_REGIMES, generator == "k6-grpc", use)
     point = fake_point().model_copy(update={"generator": generator})
     side: Any = SimpleNamespace(system=None, slot=SimpleNamespace(point=point), chosen=SimpleNamespace(generator=None))
     with pytest.raises(UsedError):
