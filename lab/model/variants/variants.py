@@ -511,11 +511,9 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
     patched = [knob.name for knob in knobs if not knob.openshift]
     if not patched:
         return commands
-    objects = objects_of(
-        variant.name, manifests
-    )  # those of the variant may have fixtures, which only the lab's loads need
-    if commands:
-        objects = kustomize.parse_objects(_render(load_overlay(variant.name, manifests), manifests, patched))
+    # The variant's own objects may have fixtures, which only the lab's loads need.
+    rendered = _render(load_overlay(variant.name, manifests), manifests, patched if commands else None)
+    objects = kustomize.parse_objects(rendered)
     user_names = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
     parts = [commands] if commands else []
     for patch in differences.patches(objects_of(variant.baseline, manifests), objects):
