@@ -119,20 +119,19 @@ def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> None:
-    from lab.report.loads import describe_load, describe_traffic
+    from lab.report.loads import describe_load
+    from lab.report.plan import describe_mix, name_generator
     from lab.report.tables.knee import describe_conditions
 
     record, search = prepared.record, prepared.record.knee
     assert search is not None
     point = record.points[0]
-    used = prepared.chosen[point.name]
-    name = used.generator.name + (f" standing in for {used.stand_in_for}" if used.stand_in_for else "")
     print_plan_line(talk, "run", record.id)
     print_plan_line(talk, "target", record.target)
     print_plan_line(talk, "variants", ", ".join(arm.variant for arm in record.arms))
-    print_plan_line(talk, "load", f"{name}, {describe_load(point)} at first")
-    for line in [] if record.traffic is None else describe_traffic(record.traffic):
-        print_plan_line(talk, "traffic", line)
+    print_plan_line(talk, "load", f"{name_generator(record, point)}, {describe_load(point)} at first")
+    for head, text in describe_mix(record):
+        print_plan_line(talk, head, text)
     print_plan_line(talk, "passes", describe_conditions(search))
     print_plan_line(
         talk,

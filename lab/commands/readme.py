@@ -337,9 +337,10 @@ def _make_trust() -> str:
     for finding in list_findings(_runs()):
         measured = {step.target: step for step in finding.elsewhere if step.point == finding.asked.point}
         if len(measured) > 1:
+            run = next(run for run in _runs() if run.name == finding.asked.run)
             own = next(
                 step
-                for step in list_steps([next(run for run in _runs() if run.name == finding.asked.run)], ())
+                for step in list_steps([run], ())
                 if step.arm == finding.asked.arm and step.point == finding.asked.point
             )
             texts = {

@@ -57,7 +57,7 @@ def describe_plan(
     yield from (("load", text) for text in loads[: None if full else MAX_LISTED_LOADS])
     if len(loads) > MAX_LISTED_LOADS and not full:
         yield "load", f"{len(loads) - MAX_LISTED_LOADS} more (--all shows them)"
-    yield from (("traffic", line) for line in ([] if record.traffic is None else describe_traffic(record.traffic)))
+    yield from describe_mix(record)
     yield from (("probe", str(probe)) for probe in record.probes)
     if to_probe:
         rates = ", ".join(f"{point.rate_rps:,.0f} req/s ({point.name})" for point in to_probe)
@@ -91,6 +91,21 @@ def describe_left_out(missing: Sequence[NotMeasured], most: int | None = None) -
         yield "left out", f"{item}; {item.remedy}" if item.remedy else str(item)
     if most is not None and len(missing) > most:
         yield "left out", f"{len(missing) - most} more (--all shows them)"
+
+
+def describe_mix(record: RunRecord) -> Iterator[Line]:
+    """Yield the lines about the mix of requests of a run's loads, and about the access log from which the mix was made.
+
+    Nothing is yielded for a run whose loads request a single page.
+    """
+    for text in [] if record.traffic is None else describe_traffic(record.traffic):
+        yield "traffic", text
+
+
+def name_generator(record: RunRecord, point: LoadPoint) -> str:
+    """Return the name of a load's generator as a plan has it: `k6`, or `k6 standing in for wrk2`."""
+    used = record.generators[point.name]
+    return f"{used['name']} standing in for {used['stand_in_for']}" if used["stand_in_for"] else f"{used['name']}"
 
 
 def _describe_arms(record: RunRecord, design: Design, most: int | None) -> str:
@@ -148,10 +163,8 @@ def _list_loads(record: RunRecord, design: Design) -> Iterator[str]:
         if place.against and place.arm in variants:
             paired[place.point] = max(len(place.blocks), paired.get(place.point, 0))
     for point in record.points:
-        used = record.generators[point.name]
-        name = f"{used['name']}" + (f" standing in for {used['stand_in_for']}" if used["stand_in_for"] else "")
         disruption = describe_disruption(point) if point.disturbance is not None else ""
-        parts = [f"{point.name}: {name}, {describe_load(point)}"]
+        parts = [f"{point.name}: {name_generator(record, point)}, {describe_load(point)}"]
         parts.append("nothing is done (control)" if point.control else disruption)
         parts += [f"measured without pairs: {point.why_alone}"] if record.pairs and point.why_alone else []
         count = paired.get(point.name, design.blocks)

@@ -91,21 +91,21 @@ class RunResult:
         end with exit status 1.
         """
         cells = [
-            (row, cell)
+            cell
             for summary in self.summaries
             for row in summary.rows
             if row.arm.role != "reference" and row.missing is None
             for cell in (None if row.cell.complete else row.cell, row.pair.lacking if row.pair else None)
             if cell is not None
         ]
-        parts: list[str] = []
-        for row, cell in cells:
+        texts: dict[str, None] = {}  # a baseline is in the pairs of several arms
+        for cell in cells:
             reason = next(iter(Counter(cell.invalid).most_common(1)), None)
             why = reason[0] if reason else "not measured"
-            parts.append(
-                f"{cell.arm.name} at {row.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})"
+            texts[f"{cell.arm.name} at {cell.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})"] = (
+                None
             )
-        parts = list(dict.fromkeys(parts))  # a baseline stands in the pairs of several arms
+        parts = list(texts)
         more = f", and {len(parts) - MOST_NAMED} more" if len(parts) > MOST_NAMED else ""
         return "; ".join(parts[:MOST_NAMED]) + more
 
