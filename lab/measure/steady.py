@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.generators import Generator
@@ -15,7 +15,7 @@ from lab.model.bottleneck import limited_by
 from lab.model.samples import Reason
 from lab.model.sweeps import LoadPoint
 from lab.model.usage import Observation
-from lab.records.steadiness import describe_change, judge_usage
+from lab.records.steadiness import describe_change, judge_restart, judge_usage
 from lab.targets.base import System
 from lab.targets.common.process import GeneratorOutcome
 
@@ -25,6 +25,9 @@ NOTE_PROTOCOL_BY_CLIENT = "that HTTP/2 was spoken only its client shows: this pr
 """The note of a sample by HTTP/2 on a proxy that does not count requests by version."""
 NOT_COUNTED = "no TLS ends at the proxy here: whether sessions were resumed was not counted"
 """The note of a sample whose load prescribes whether sessions are resumed, where TLS does not end at the proxy."""
+
+COUNTED_BY_PROCESS = frozenset({"proxy/requests", "proxy/requests_h2", "proxy/tls_handshakes", "proxy/tls_resumed"})
+"""The counters that a restart of the proxy sets to 0, so that two readings of them show no increase."""
 
 ProcessState = tuple[dict[str, int], dict[str, set[int]]]
 """The state that must not change: restarts by container, and the process ids of the proxy and of the backend."""
@@ -45,6 +48,8 @@ class SteadyRegime(Regime):
     loaded_s: float | None = None
     """The seconds for which the load of an interleaved pair lasted; None: as long as the generator reports."""
     _changes: str = ""
+    _restarted: bool = False
+    """Whether all that changed is that the proxy's container was restarted."""
 
     def run(
         self, warm_up: Callable[[], object], load: Callable[[], GeneratorOutcome], folder: Path
@@ -72,7 +77,8 @@ class SteadyRegime(Regime):
                 ended = load()
         finally:
             self.system.shape(None)
-        self._changes = _changes(before, self._list_running())
+        after = self._list_running()
+        self._changes, self._restarted = _changes(before, after), _is_restart(before, after)
         return ended, watch.observation()
 
     def findings(self, run: LoadRun) -> LoadFindings:
@@ -80,10 +86,17 @@ class SteadyRegime(Regime):
 
         Faults show in changes of the system's processes, in the generator's report, in what was observed of the system
         second by second, and in the answer to a second canary (a checked request).
+
+        A restart of the proxy's container is a fault like any other end of its processes. Under a load of minutes it is an outcome: the
+        load is there to show what becomes of the proxy, and a kubelet restarts one that no longer answers its probe.
         """
         point, result, endpoint, first = self.point, run.result, run.begun.endpoint, run.begun.first
         faults = list(run.faults)
-        if self._changes:
+        restarted = self._restarted and point.sustained and result is not None
+        if restarted:
+            counted = {name: count for name, count in run.seen.counters.items() if name not in COUNTED_BY_PROCESS}
+            run = replace(run, seen=replace(run.seen, counters=counted))
+        elif self._changes:
             faults.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
         if result is None:
             return LoadFindings(faults)
@@ -120,8 +133,11 @@ class SteadyRegime(Regime):
             notes.append(NOTE_PROTOCOL_BY_CLIENT)
         interleaved = not self.alone and point.scheme == "slices"
         loaded_s = self.loaded_s if interleaved else min(result.duration_s, point.duration_s)
-        steadiness = judge_usage(point, run.seen.rows, result.requests, loaded_s, interleaved)
-        if steadiness is not None and steadiness.change is not None and not point.sustained:
+        if not restarted:
+            steadiness = judge_usage(point, run.seen.rows, result.requests, loaded_s, interleaved)
+        elif (steadiness := judge_restart(run.seen.rows, result.requests, loaded_s or 0.0)) is None:
+            faults.append((Reason.PROXY_DIED, self._changes))
+        if steadiness is not None and steadiness.change is not None and (restarted or not point.sustained):
             faults.append((Reason.NOT_STEADY, describe_change(steadiness.change)))
         limit = limited_by(point, result, run.seen.counters, run.cores["proxy"], run.cores["generator"])
         return LoadFindings(faults, notes, {"limited_by": limit, "steadiness": steadiness})
@@ -134,6 +150,13 @@ class SteadyRegime(Regime):
         with ThreadPoolExecutor(2, "running") as pool:
             processes = {role: pool.submit(self.system.processes, role) for role in ("proxy", "backend")}
             return dict(self.system.restarts()), {role: set(ids.result()) for role, ids in processes.items()}
+
+
+def _is_restart(before: ProcessState, after: ProcessState) -> bool:
+    """Return whether two states of a system differ in nothing but this: containers of the proxy were restarted."""
+    counts, later = before[0], after[0]
+    more = counts.keys() == later.keys() and any(later[name] > count for name, count in counts.items())
+    return more and before[1]["backend"] == after[1]["backend"]
 
 
 def _changes(before: ProcessState, after: ProcessState) -> str:

@@ -70,7 +70,10 @@ class Reason(StrEnum):
     PROTOCOL = "protocol", "The proxy counted requests of another version of HTTP than the load asks for."
     LISTEN_OVERFLOW = "listen-overflow", "Connections were dropped at a full accept queue that is not the subject."
     CONNTRACK_OVERFLOW = "conntrack-overflow", "The kernel's connection tracking dropped packets."
-    NOT_STEADY = "not-steady", "The rate or the CPU time per request changed for good within the sample."
+    NOT_STEADY = (
+        "not-steady",
+        "The rate or the CPU time per request changed for good within the sample, or the proxy was restarted in a load of minutes.",
+    )
     REQUEST_LOG = "request-log", "The generator's log of requests has gaps, or does not agree with its summary."
     EVENT_LOG = "event-log", "What happened to the system was not recorded as a whole."
     CLOCKS = "clocks", "The clocks of generator and lab differ by an amount that is not known to within 20 ms."

@@ -16,15 +16,16 @@ Source = Literal["sent-bytes", "backend-cpu"]
 It is the bytes that the backend (or the proxy) sent, or the CPU time of the backend where no bytes were counted: all runs before the counts
 were recorded.
 """
-Cause = Literal["ports", "queue", "memory", "cpu-limit"]
+Cause = Literal["ports", "queue", "memory", "cpu-limit", "restart"]
 
 CAUSES: Mapping[Cause, str] = {
     "ports": "local ports run out",
     "queue": "a full accept queue drops connections",
     "memory": "the memory limit is reached",
     "cpu-limit": "the CPU limit throttles it",
+    "restart": "its liveness probe fails, or it ended by itself",
 }
-"""The causes in words; the first that the counters show is recorded."""
+"""The causes in words. A restart during a load of minutes is recorded first, then the first cause that the counters show."""
 PORTS_SHARE = 0.35
 """The share of the local ports above which they are the cause.
 

@@ -140,9 +140,9 @@ def _round_off(value: float) -> str:
 def add_cause(sample: Sample) -> Sample:
     """Return a copy of a sample with the cause of its lasting change of rate or CPU time, as the sample's counters show it.
 
-    A sample without such a change is returned unchanged.
+    A sample without such a change, or with a known cause, is returned unchanged.
     """
-    if sample.steadiness is None or (change := sample.steadiness.change) is None:
+    if sample.steadiness is None or (change := sample.steadiness.change) is None or change.cause is not None:
         return sample
     end, requests = sample.leftovers.get("end"), sample.requests or 0
     cause = find_cause(sample.counters, end, requests, load_duration_s(sample) or 0.0, change.dearer)
@@ -167,6 +167,42 @@ def judge_usage(
     """
     used = accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
     return judge_sample(point, used, requests, loaded_s, in_turns)
+
+
+def judge_restart(usage: pl.DataFrame, requests: int, loaded_s: float) -> Steadiness | None:
+    """Return the change of a sample during which the proxy's container was restarted: the rate until then, and from then on.
+
+    The time of the change is that at which the first of the proxy's processes had ended.
+
+    Args:
+        usage: The CPU and memory of each process, second by second (`USAGE_SCHEMA`).
+        requests: The number of requests in the sample.
+        loaded_s: The length of the load in seconds, from the first observation on.
+
+    Returns:
+        None if no process of the proxy ended between two observations, or if the backend was not observed.
+
+    """
+    used = accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
+    source, seconds, total = _split_into_seconds(used, loaded_s)
+    processes = usage.filter((pl.col("role") == "proxy") & pl.col("tid").is_null()).group_by("pid")
+    last_s = processes.agg(pl.col("t_s").max())["t_s"].min()
+    before = seconds.end_s <= last_s if isinstance(last_s, float) else np.zeros(0, dtype=bool)
+    if source is None or not before.any() or before.all():
+        return None
+    works, lengths_s = (
+        [float(side[part].sum()) for part in (before, ~before)] for side in (seconds.work, seconds.length_s)
+    )
+    rates_rps = [work / total * requests / length_s for work, length_s in zip(works, lengths_s, strict=True)]
+    change = Change(
+        at_s=float(seconds.end_s[before][-1]),
+        rate_before_rps=rates_rps[0],
+        rate_after_rps=rates_rps[1],
+        rate=True,
+        cpu=False,
+        cause="restart",
+    )
+    return Steadiness(source=source, seconds=len(seconds.work), change=change)
 
 
 # -- samples of earlier labs -------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ class UnsteadyArm:
         if not middle.rate:
             down = (middle.cpu_after_s or 0.0) < (middle.cpu_before_s or 0.0)
         event = f"the {'rate' if middle.rate else 'CPU time per request'} {'falls' if down else 'rises'}"
+        if middle.cause == "restart":
+            event = "the proxy's container is restarted"
         ends = sorted({round(change.at_s) for change in self.changes})
         after = " to ".join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))
         causes = f": {', '.join(self.causes)}" if self.causes else ""

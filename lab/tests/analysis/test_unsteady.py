@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lab.analysis.aggregate.cells import find_unsteady_arms, select_counted_samples
+from lab.analysis.aggregate.cells import find_unsteadiness, find_unsteady_arms, select_counted_samples
 from lab.analysis.explain.run import make_verdicts
 from lab.analysis.judge.effects import RunQuestions
 from lab.analysis.judge.rows import SummaryRow
@@ -87,6 +87,14 @@ def test_the_sentence_says_what_happened_where_and_why_and_nothing_else_where_it
     found = texts(summary_of(lambda _slot, sample: fallen(sample) if sample.arm == "keepalive" else sample))
     assert found["keepalive"].startswith("not-steady ") and found["keepalive"].endswith(
         "at later the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out: no effect is computed"
+    )
+
+
+def test_the_sentence_names_a_restart_and_not_the_direction_of_the_rate() -> None:
+    change = Change(at_s=61.0, rate=True, cpu=False, rate_before_rps=850.0, rate_after_rps=1200.0, cause="restart")
+    arm = find_unsteadiness([change, change, None])
+    assert arm is not None and arm.sentence() == (
+        "the proxy's container is restarted in 2 of 3 samples after 61 s (850 req/s, then 1,200): its liveness probe fails, or it ended by itself"
     )
 
 

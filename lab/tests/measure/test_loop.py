@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -87,6 +87,37 @@ def test_what_the_system_does_not_do_is_an_invalid_sample(
     assert (sample.reason, sample.requests is not None) == (reason, loaded)
     assert in_detail in sample.detail
     assert len(list((loop.store.folder / "readback").iterdir())) == 2
+
+
+@dataclass
+class RestartedOnce(Restarting):
+    """The proxy's container is restarted in the middle of the load."""
+
+    def processes(self, role: Role) -> list[int]:
+        return [20 + self.restarted] if role == "proxy" else [10]
+
+    def watch(self) -> Watch:  # type: ignore[override]
+        rows = [
+            (float(t_s), role, pid, None, "nginx", 1, 0.0, 0.0, 0.1 * t_s, 0, 0, 0, 0, 1000 * t_s)
+            for t_s in range(5)
+            for role, pid in (("backend", 10), ("proxy", 21 if t_s < 3 else 22))
+        ]
+        table, counts = pl.DataFrame(rows, schema=USAGE_SCHEMA, orient="row"), {"proxy/requests": 7}
+        usage = {"proxy": Usage(cpu_s=0.4, rss_bytes=1, processes=1)}
+        return Seen(Observation(4.0, usage, table, {}, 0.0, 0.0, counts, 0.0))
+
+
+@pytest.mark.parametrize("sustained", [True, False])
+def test_a_restart_of_the_proxy_under_a_load_of_minutes_is_an_outcome_otherwise_a_fault(sustained: bool) -> None:
+    """Ports that are used up make a liveness probe late; what the new process counted contradicts nothing."""
+    points = [point().model_copy(update={"sustained": sustained, "duration_s": 4.0})]
+    script = FakeGenerator.script.replace('"duration_s": 1.0', '"duration_s": 4.0')
+    loop = bench(blocks=1, points=points, target=FakeTarget(system=RestartedOnce()), generator=FakeGenerator(script))
+    loop.measure()
+    sample, *_ = loop.store.samples()
+    assert sample.reason is (Reason.NOT_STEADY if sustained else Reason.PROXY_DIED), sample.detail
+    assert (sample.change is not None and sample.change.cause == "restart") == sustained
+    assert ("generator-count" in sample.detail) != sustained
 
 
 class Pinned(FakeTarget):

@@ -12,7 +12,14 @@ from lab.model.pairs import PairSide
 from lab.model.samples import Reason, Sample, is_settled
 from lab.model.steadiness import Change, Steadiness, find_cause
 from lab.model.usage import USAGE_SCHEMA
-from lab.records.steadiness import describe_change, judge_unjudged, judge_usage, load_duration_s
+from lab.records.steadiness import (
+    add_cause,
+    describe_change,
+    judge_restart,
+    judge_unjudged,
+    judge_usage,
+    load_duration_s,
+)
 from lab.tests.support.factories import make_point, make_sample
 
 CLOSED = make_point("ceiling", rate_rps=None, duration_s=5.0)
@@ -50,6 +57,21 @@ def test_backend_cpu_stands_for_requests_where_no_bytes_were_counted() -> None:
     assert found.change.rate_before_rps == pytest.approx(10_000 * 0.4 / 0.86)
     assert found.change.rate_after_rps == pytest.approx(10_000 * 0.02 / 0.86, rel=0.02), "the last look is later"
     assert found.change.cpu_after_s == pytest.approx(0.86 / 10_000 * 40)
+
+
+def test_a_restart_of_the_proxy_divides_a_sample_and_its_cause_stays() -> None:
+    """The rate may even rise: the new container finds ports that the old one had used up."""
+    table = usage([0.4] * 5, sent=[1000, 1000, 500, 1500, 1000])
+    late = (pl.col("role") == "proxy") & (pl.col("t_s") > 3.5)
+    restarted = table.with_columns(pid=pl.when(late).then(21).otherwise("pid").cast(pl.Int32))
+    found = judge_restart(restarted, 10_000, 5.0)
+    assert found is not None and found.change is not None and found.seconds == 5
+    assert (found.change.at_s, found.change.cause, found.change.rate) == (pytest.approx(3.0), "restart", True)
+    assert found.change.rate_before_rps == pytest.approx(10_000 / 5000 * 2500 / 3)
+    assert found.change.rate_after_rps == pytest.approx(10_000 / 5000 * 2500 / 2, rel=0.03), "the last look is later"
+    sample = make_sample().model_copy(update={"steadiness": found})
+    assert add_cause(sample) == sample, "no counter says more"
+    assert judge_restart(table, 10_000, 5.0) is None, "no process of the proxy ended"
 
 
 def test_sent_bytes_stand_for_requests_where_they_were_counted() -> None:
