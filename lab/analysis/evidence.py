@@ -36,7 +36,7 @@ from lab.model.sweeps import LoadPoint, find_control
 from lab.model.variants import hosts
 from lab.model.variants.variants import sets_node
 from lab.records import outcomes, propagation
-from lab.records.references import boot_folders
+from lab.records.references import boot_folders, elsewhere_folders
 from lab.records.store import RunStore, run_names
 from lab.records.tables import HISTOGRAMS
 from lab.stats.paired import MIN_BLOCKS
@@ -501,7 +501,8 @@ def since_load(sample: Sample, usage: pl.DataFrame) -> pl.DataFrame:
 def load_references() -> tuple[list[Evidence], list[Damaged]]:
     """Return the runs of data/reference, the folder of committed runs.
 
-    The repetitions of a run on other boots of the machine (`NAME/boot-2`, …) are not included; `further_boots` returns them.
+    The repetitions of a run on other boots of the machine (`NAME/boot-2`, …) are not included; `further_boots` returns them,
+    and `runs_elsewhere` those of other machines.
 
     Returns:
         Two lists: the runs that can be read, and those that cannot. In the first list, runs of the target `local` come
@@ -521,6 +522,12 @@ def further_boots(run: Evidence) -> list[Evidence | Damaged]:
     A run that cannot be read is returned as `Damaged`.
     """
     return list(map(_load_evidence, boot_folders(run.run.folder)[1:]))
+
+
+def runs_elsewhere(run: Evidence) -> list[Evidence]:
+    """Return the readable committed runs of other machines, targets or programs that measure arms and loads of a run, in their order."""
+    others = map(_load_evidence, elsewhere_folders(run.run.folder))
+    return [other for other in others if isinstance(other, Evidence)]
 
 
 def _load_evidence(folder: Path) -> Evidence | Damaged:

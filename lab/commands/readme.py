@@ -50,7 +50,7 @@ from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.measuring import measure_test
 from lab.studies.exhibits.streams import describe_systems
 from lab.studies.site.rows import find_answer
-from lab.studies.steps import list_findings, list_steps
+from lab.studies.steps import list_findings, list_steps, list_steps_elsewhere
 from lab.systems.table import SYSTEMS
 
 LAB, REFERENCE = ROOT / "lab", ROOT / "data" / "reference"
@@ -177,7 +177,15 @@ def judged_claims() -> Sequence[ClaimVerdict]:
 
 def make_settings_text() -> str:
     """Return the content of data/settings.json: what the committed runs show of each setting, as JSON."""
-    return json.dumps(settings.make_settings(list_steps(_runs(), judged_claims()), judged_claims()), indent=1) + "\n"
+    return (
+        json.dumps(
+            settings.make_settings(
+                list_steps(_runs(), judged_claims()), judged_claims(), list_steps_elsewhere(_runs())
+            ),
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 def _make_seen() -> str:
@@ -318,6 +326,8 @@ def _make_findings() -> str:
             place = f"{find_metric(step.metric).title} at {step.point} "
             place = "" if place in finding.measured else place
             elsewhere += f"; on {step.target} [{place}{step.text}](data/reference/{step.folder})"
+        for step in finding.machines:
+            elsewhere += f"; on {step.machine}, {step.target}: [{step.text}](data/reference/{step.folder})"
         remark = f" ({finding.kept})" if finding.kept else ""
         answer = f"[**{find_answer(finding)[0]}**: {finding.measured}](data/reference/{finding.asked.run})"
         question = f"**{finding.asked.asks}** {finding.title}"

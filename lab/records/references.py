@@ -1,10 +1,11 @@
-"""The committed references: each is a run in data/reference/NAME, with its repetitions on other boots of a machine below it.
+"""The committed references: each is a run in data/reference/NAME, with its repetitions below it.
 
     data/reference/slow-link  →  [data/reference/slow-link, data/reference/slow-link/boot-2]
 
-NAME is the first run, and its folders `boot-2`, `boot-3`, … are the runs on other boots. All runs of a reference have the same design. A
-reader that opens only NAME reads the first run. Refuses a run of another design, on a boot that the reference has already, that is not
-finished, or that is too large.
+NAME is the first run, and its folders `boot-2`, `boot-3`, … are the runs on other boots. These runs have the same design and programs. The
+folders `elsewhere-1`, … are runs of other machines, targets or programs, as of somebody with eight CPUs and the official images. They
+measure arms and loads of the first run, and are never pooled with it. A reader that opens only NAME reads the first run. Refuses a run of
+another design, on a boot that the reference has already, that is not finished, or that is too large.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from lab.records.store import RunStore
 from lab.records.tables import RUN, has_file
 from lab.stats.boots import format_boots
 
-BOOT = "boot-"
+BOOT, ELSEWHERE = "boot-", "elsewhere-"
 MOST_BYTES = 1_500_000
 """The largest packed size of a run on a further boot, in bytes, since git keeps it forever.
 
@@ -54,13 +55,22 @@ def boot_folders(folder: Path) -> list[Path]:
         folder: The folder of the reference.
 
     """
-    further = [path for path in folder.glob(f"{BOOT}*") if has_file(path, RUN) and _parse_number(path)]
-    return [folder, *sorted(further, key=_parse_number)]
+    return [folder, *_list_numbered(folder, BOOT)]
+
+
+def elsewhere_folders(folder: Path) -> list[Path]:
+    """Return the folders `elsewhere-1`, `elsewhere-2`, … of a reference: runs of other machines, targets or programs."""
+    return _list_numbered(folder, ELSEWHERE)
+
+
+def _list_numbered(folder: Path, prefix: str) -> list[Path]:
+    runs = [path for path in folder.glob(f"{prefix}*") if has_file(path, RUN) and _parse_number(path)]
+    return sorted(runs, key=_parse_number)
 
 
 def _parse_number(path: Path) -> int:
     """Return the number in the name of a folder such as `boot-2`; 0 if the name has none."""
-    digits = path.name.removeprefix(BOOT)
+    digits = path.name.rpartition("-")[2]
     return int(digits) if digits.isdecimal() else 0
 
 
@@ -74,10 +84,10 @@ def list_boots(record: RunRecord) -> list[str]:
 
 
 def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> tuple[Path, list[str]]:
-    """Add a packed copy of a finished run to data/reference, as a new reference or as one more boot of an existing one.
+    """Add a packed copy of a finished run to data/reference: as a new reference, or as one more boot of an existing one.
 
-    A reference is a committed run; further runs of its design on other boots of a machine are stored below it. The
-    given run is not changed.
+    A reference is a committed run; further runs of its design on other boots of a machine are stored below it. A run of
+    another machine, target or program is stored below it, too, but apart. The given run is not changed.
 
     Args:
         run: The finished run.
@@ -99,10 +109,14 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> 
         return folder, []
     boots = boot_folders(folder)
     runs = [RunStore.open(str(path)) for path in boots]
-    refuse_other_design(runs, run, name, reduce)
-    new = folder / f"{BOOT}{max(len(runs), _parse_number(boots[-1])) + 1}"
-    copy_packed(run, new, MOST_BYTES)
     first, added = runs[0].record.facts, run.record.facts
+    if list_foreign_facts(runs[0].record, run.record):
+        refuse_other_question(runs[0].record, run.record, name)
+        new = folder / f"{ELSEWHERE}{max(map(_parse_number, elsewhere_folders(folder)), default=0) + 1}"
+    else:
+        refuse_other_design(runs, run, name, reduce)
+        new = folder / f"{BOOT}{max(len(runs), _parse_number(boots[-1])) + 1}"
+    copy_packed(run, new, MOST_BYTES)
     return new, [f"{fact}: {first.get(fact)} / {added.get(fact)}" for fact in list_differences(first, added)]
 
 
@@ -164,7 +178,8 @@ def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> No
         with writing(final, "LAB_REFERENCE"):
             shutil.rmtree(partial, ignore_errors=True)
             final.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(run.folder, partial, ignore=shutil.ignore_patterns(*DERIVED_FILES, f"{BOOT}*"))
+            ignored = shutil.ignore_patterns(*DERIVED_FILES, f"{BOOT}*", f"{ELSEWHERE}*")
+            shutil.copytree(run.folder, partial, ignore=ignored)
             copy = RunStore.open(str(partial))
             if not copy.packed:
                 packing.pack(copy)
@@ -190,9 +205,60 @@ def describe_boot(run: RunStore) -> str:
     reference = folder if folder.parent == top else folder.parent
     facts, count = run.record.facts, len(boot_folders(reference))
     processor = ", ".join(filter(None, [facts.get("cpu", ""), facts.get("cpu_model", "")]))
+    if folder.name.startswith(ELSEWHERE):
+        first = RunStore.open(str(reference)).record
+        differences = "; ".join(list_foreign_facts(first, run.record))
+        return f"{describe_machine(run.record)}: a run from elsewhere, pooled with no other one; {reference.name} / this run: {differences}"
     boot = f"one boot ({processor}; {run.record.created_at[:10]})"
     all_boots = f", of {format_boots(count)} that {reference.name} has" if count > 1 else ""
     return f"{boot}{all_boots}: every interval here is of that boot alone"
+
+
+def describe_machine(record: RunRecord) -> str:
+    """Return a text about the machine of a run: `8 CPUs, AMD EPYC 9B14, AuthenticAMD family 25 model 17 (2026-12-01)`."""
+    facts = record.facts
+    parts = (f"{facts['cpus']} CPUs" if "cpus" in facts else "", facts.get("cpu", ""), facts.get("cpu_model", ""))
+    return f"{', '.join(filter(None, parts))} ({record.created_at[:10]})"
+
+
+def list_foreign_facts(first: RunRecord, added: RunRecord) -> list[str]:
+    """Return a text `FACT: FIRST / ADDED` for each fact because of which two runs are not boots of one kind of machine.
+
+    These are the target, the provider of a cluster, the number of CPUs, and the programs with their versions and settings. What a boot itself
+    can change (kernel, processor, memory) does not count.
+    """
+    same = (read_machine_facts().keys() | PLACE_FACTS) - {"cpus", "provider"}
+    texts = [] if first.target == added.target else [f"target: {first.target} / {added.target}"]
+    for fact in list_differences(first.facts, added.facts):
+        if fact in first.facts and fact in added.facts and fact not in same and not (texts and fact == "target"):
+            texts.append(f"{fact}: {first.facts[fact]} / {added.facts[fact]}")
+    return texts
+
+
+def refuse_other_question(first: RunRecord, added: RunRecord, name: str) -> None:
+    """Raise an error if a run of another machine, target or program does not measure arms and loads of a reference.
+
+    Args:
+        first: The reference's first run.
+        added: The run to add.
+        name: The name of the reference.
+
+    Raises:
+        UsageError: An arm or a load point of the added run is unknown to the reference, or is another one there.
+
+    """
+    arms = {arm.name: (arm.variant, arm.baseline) for arm in first.arms}
+    faults = [
+        f"no arm {arm.name} there" if arm.name not in arms else f"arm {arm.name} is another one there"
+        for arm in added.arms
+        if arm.role != "reference" and arms.get(arm.name) != (arm.variant, arm.baseline)
+    ]
+    if faults := [*faults, *_find_load_faults(first, added)]:
+        differences = "; ".join(list_foreign_facts(first, added))
+        fault = f"is of another machine, target or programs than {name} ({differences}), and of another question: {'; '.join(faults)}"
+        raise UsageError(
+            added.id, fault, f"measure arms and loads that {name} has; `just ledger --boots` has the commands"
+        )
 
 
 def find_reference_folder(name: str) -> Path:
@@ -212,8 +278,8 @@ def refuse_other_design(
 ) -> None:
     """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
-    Its target, its sweep (list of loads), its arms (variants, with their baselines and manifests), its load points and
-    its programs must be those of the reference's first run. Each arm must be measured as in that run, solo or in a pair
+    Its sweep (list of loads), its arms (variants, with their baselines and manifests), its load points and its generators
+    must be those of the reference's first run. Target and programs are equal already (`list_foreign_facts`). Each arm must be measured as in that run, solo or in a pair
     (two variants at once). The added run may lack some arms and points. Facts that a boot itself can change (kernel,
     processor, memory) may differ.
 
@@ -231,14 +297,8 @@ def refuse_other_design(
     first, record = runs[0].record, added.record
     boot, *further_boots = list_boots(record)
     same_boot = next((run.record.id for run in runs if boot in list_boots(run.record)), None)
-    compared = (("target", first.target, record.target), ("sweep", first.sweep, record.sweep))
-    design = [f"{key} {now} instead of {was}" for key, was, now in compared if was != now]
+    design = [] if first.sweep == record.sweep else [f"sweep {record.sweep} instead of {first.sweep}"]
     design += [*_find_arm_faults(runs[0], added, reduce), *_find_point_faults(first, record)]
-    programs = [
-        f"{fact}: {first.facts[fact]} / {record.facts[fact]}"
-        for fact in list_differences(first.facts, record.facts)
-        if fact in first.facts and fact in record.facts and fact not in read_machine_facts().keys() | PLACE_FACTS
-    ]
     rules = (
         (
             bool(further_boots),
@@ -259,11 +319,6 @@ def refuse_other_design(
             bool(design),
             f"is of another design than {name}: {'; '.join(design)}",
             f"measure it as {first.id} was: just ledger --boots has the commands",
-        ),
-        (
-            bool(programs),
-            f"other programs or settings than {name}: {'; '.join(programs)}",
-            "measure it with those of the first run, or measure all boots anew",
         ),
     )
     for broken, fault, remedy in rules:
@@ -297,7 +352,7 @@ def _find_arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests |
                 yield f"other manifests of {arm.name}"
 
 
-def _find_point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
+def _find_load_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
     points = {point.name: point for point in first.points}
     for point in added.points:
         if (first_point := points.get(point.name)) is None:
@@ -307,6 +362,11 @@ def _find_point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
         differ = (key for key in was if was[key] != now[key] and key not in PRECISION_KEYS)
         if keys := [f"{key} {now[key]} instead of {was[key]}" for key in differ]:
             yield f"point {point.name} has {', '.join(keys)}"
+
+
+def _find_point_faults(first: RunRecord, added: RunRecord) -> Iterator[str]:
+    yield from _find_load_faults(first, added)
+    for point in added.points:
         generators = [record.generators.get(point.name) or {} for record in (added, first)]
         if generators[0] != generators[1]:
             used, before = (

@@ -11,6 +11,7 @@ settings anew. Every value is text, as a page shows it:
     verdict, advice         the verdict in one word (`ADVICE`), and what to do
     effects                 the effect on each target, at the load that most targets have
     others                  the effects at other loads or against other baselines
+    elsewhere               the effects in runs of other machines, targets or programs; verdicts do not use them
     instrument              the reason why the setting is only useful for measurements; empty: it may be applied
     published               published statements, a list; claims that rest on one measurement follow each other
     claims, measurements    the number of claims that the lab's runs have measured, and the number of these measurements
@@ -57,7 +58,9 @@ def read_settings() -> list[Setting]:
     return json.loads(FILE.read_text("utf-8"))
 
 
-def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict]) -> list[Setting]:
+def make_settings(
+    steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict], elsewhere: Sequence[TuningStep] = ()
+) -> list[Setting]:
     """Return an entry for every setting: each knob of the manifests, and each combination of knobs that a run measured together.
 
     An entry has what committed runs show of the setting on each target, and what was published about it. Settings are ordered by verdict:
@@ -66,6 +69,7 @@ def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict])
     Args:
         steps: The tuning steps (a variant against its baseline at a load point) of the committed runs.
         verdicts: The verdicts of the published claims.
+        elsewhere: The tuning steps in runs of other machines, targets or programs.
 
     Returns:
         JSON data; the module's docstring lists the keys.
@@ -77,6 +81,7 @@ def make_settings(steps: Sequence[TuningStep], verdicts: Sequence[ClaimVerdict])
     rules, variant_of = claims.rules(), variants.map_components()
     settings = [
         _make_setting(names, variant_of[names[0]], _rank(of_knobs), verdicts, rules)
+        | {"elsewhere": [_describe(step) for step in elsewhere if tuple(sorted(step.knobs)) == names]}
         for names, of_knobs in by_knobs.items()
     ]
     return sorted(settings, key=lambda setting: ([*ADVICE].index(setting["verdict"]), setting["name"]))
@@ -180,6 +185,7 @@ def _describe(step: TuningStep) -> dict[str, str]:
         "boots": step.boots if step.agree else f"boots differ: {step.boots}",
         "run": step.folder,
         "program": step.program,
+        **({"machine": step.machine} if step.machine else {}),
     }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import Field
 
 from lab.analysis.applied import describe_kept_defaults, map_programs
-from lab.analysis.evidence import Evidence, further_boots
+from lab.analysis.evidence import Evidence, further_boots, runs_elsewhere
 from lab.analysis.explain.conclusion import condition_advice
 from lab.analysis.explain.run import Verdict, format_difference, make_verdicts
 from lab.analysis.judge.decision import Decision
@@ -30,6 +30,7 @@ from lab.base.validation import read_toml, validate_table
 from lab.model.metrics import find_metric
 from lab.model.names import DEFAULT_TARGET
 from lab.model.variants.variants import load_chain, load_overlay
+from lab.records.references import describe_machine
 from lab.report.loads import describe_kind
 from lab.studies.boots import (
     MIN_BOOTS,
@@ -90,6 +91,7 @@ class TuningStep:
         boots: The boots of the machine that the effect rests on, in words.
         agree: Whether all boots support the decision.
         program: The program that ran as the arm's proxy, with its version; empty: it is unknown.
+        machine: The machine, of a run of another machine, target or program than its reference; empty: of any other run.
 
     """
 
@@ -115,6 +117,7 @@ class TuningStep:
     boots: str = ""
     agree: bool = True
     program: str = ""
+    machine: str = ""
 
     @property
     def on(self) -> str:
@@ -155,6 +158,7 @@ class StepFinding:
         target: The run's target.
         program: The program that ran as the proxy, with its version.
         elsewhere: The same step under the same load on other targets: one for each target, load point and metric.
+        machines: The same step in runs of other machines, targets or programs, which are pooled with nothing.
         kept: For a program that ran in place of a missing one: its costly default settings that the run did not change, in words; empty:
             none.
 
@@ -169,6 +173,7 @@ class StepFinding:
     target: str
     program: str
     elsewhere: tuple[TuningStep, ...]
+    machines: tuple[TuningStep, ...]
     kept: str
 
     @property
@@ -203,6 +208,21 @@ def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Tunin
         return rank.get(step.decision, 0), step.gain is None, -size, step.arm, step.point
 
     return sorted((step for run in runs for step in _list_steps(run, published)), key=place)
+
+
+def list_steps_elsewhere(runs: Sequence[Evidence]) -> list[TuningStep]:
+    """Return the tuning steps in the runs of other machines, targets or programs that were added to committed runs, each with its machine.
+
+    Args:
+        runs: The committed runs, to which the others were added.
+
+    """
+    return [
+        replace(step, machine=describe_machine(other.run.record))
+        for run in runs
+        for other in runs_elsewhere(run)
+        for step in _list_steps(other, {})
+    ]
 
 
 def _list_steps(run: Evidence, published: Mapping[Key, Sequence[PublishedEffect]]) -> Iterator[TuningStep]:
@@ -322,6 +342,9 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     for step in (step for step in steps if (step.against, step.point, step.load, step.metric) in keys):
         identity = step.target, step.point, step.metric
         elsewhere[identity] = max(elsewhere.get(identity, step), step, key=lambda candidate: candidate.blocks)
+    machines = [
+        step for step in list_steps_elsewhere([run]) if (step.arm, step.point) == (question.arm, question.point)
+    ]
     sentence = f"{measured}; {boots.text}"
     program = map_programs(run.run).get(question.arm, "")
     return StepFinding(
@@ -334,6 +357,7 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
         target,
         program.partition(", in place of ")[0],
         tuple(elsewhere.values()),
+        tuple(machines),
         defaults,
     )
 

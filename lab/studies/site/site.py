@@ -43,7 +43,7 @@ from lab.studies.exhibits.exploring import overview
 from lab.studies.settings import TARGETS, make_settings
 from lab.studies.site.notebooks import ROOT, Page, execute_all, list_notebooks
 from lab.studies.site.rows import claim_row, find_answer, make_step_rows, step_ticks
-from lab.studies.steps import list_findings, list_steps
+from lab.studies.steps import list_findings, list_steps, list_steps_elsewhere
 
 FILE = "index.html"
 """The name of the report's file."""
@@ -144,7 +144,7 @@ def _make_front(verdicts: Sequence[ClaimVerdict], runs: Sequence[Evidence], page
     tally: dict[str, Counter[str]] = {}
     for verdict in verdicts:
         tally.setdefault(verdict.claim.study, Counter())[verdict.answer] += 1
-    settings = make_settings(measured, verdicts)
+    settings = make_settings(measured, verdicts, list_steps_elsewhere(runs))
     facts = [run.run.record.facts for run in runs]
     frequent = {
         name: Counter(run_facts[name] for run_facts in facts if name in run_facts)

@@ -243,6 +243,22 @@ PYTHON
   just down kind
 }
 
+# bats test_tags=long
+@test "the steps of the workflow 'findings' measure and pack a finding with the images that are here, and are linted" {
+  PATH=$PATH:$PWD/.cache/bin go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 -shellcheck "$(command -v shellcheck)" .github/workflows/findings.yml
+  export LAB_REFERENCE=$BATS_TEST_TMPDIR/reference FINDINGS=keepalive-pairs
+  mkdir "$LAB_REFERENCE" && cp -r data/reference/keepalive-pairs "$LAB_REFERENCE"
+  run --separate-stderr timeout 1500 python - <<'PYTHON'
+import subprocess, yaml
+(job,) = yaml.safe_load(open(".github/workflows/findings.yml"))["jobs"].values()
+for step in (step for step in job["steps"] if "run" in step):
+    subprocess.run(["bash", "-euo", "pipefail", "-c", step["run"]], check=True)
+PYTHON
+  assert_success
+  run just table "$LAB_REFERENCE/keepalive-pairs/elsewhere-1"
+  assert_output --partial "a run from elsewhere, pooled with no other one; keepalive-pairs / this run: target: local / kind"
+}
+
 @test "the cluster, used as remote through its kubeconfig, passes the same test and is left empty" {
   KUBECONFIG=$BATS_TEST_TMPDIR/kubeconfig:$PWD/.cache/kind/$LAB_KIND_NAME.kubeconfig
   lab bench keepalive --target remote --context "kind-$LAB_KIND_NAME" --sweep "$sweep"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# scripts/measure-again: what it lists, that it can be stopped and goes on, and what it commits. `just` is a stub; nothing is measured.
+# scripts/measure-again: what it lists, that it can be stopped and goes on, and what it commits; and scripts/measure-findings: what it
+# measures where. `just` is a stub; nothing is measured.
 
 bats_require_minimum_version 1.11.0
 
@@ -90,4 +91,27 @@ begin"
   assert_line "just bench --resume run-1"
   run -0 git log -1 --format=%s
   assert_output "Measure waiting"
+}
+
+@test "findings are measured on kind, or on the machine itself, and packed; one without a reference is named" {
+  {
+    printf 'name\tinto\thow\tseed\tminutes\tcommand\twhy\n'
+    printf 'log-kind-boot-2\tlog-kind\tboot\t1\t9\tbench log-off --sweep knobs --target kind --blocks 6\tw\n'
+    printf 'slow-link-boot-2\tslow-link\tboot\t2\t9\tbench gzip --sweep slow-link --blocks 6\tw\n'
+    printf 'unknown-boot-2\tunknown\tboot\t3\t9\tbench nds\tw\n'
+  } >data/again/plan.tsv
+  local name
+  for name in log-kind slow-link; do mkdir "data/reference/$name" && echo '{}' >"data/reference/$name/run.json"; done
+  mv "$stubs/just" "$stubs/just-that-measures"
+  stub just '[[ $* != *gzip*kind* ]] || { echo "gzip: kind shapes no link" >&2; exit 2; }; exec just-that-measures "$@"'
+  run --separate-stderr -1 scripts/measure-findings
+  assert_equal "$(grep -c "kind shapes no link" <<<"$stderr")" 1
+  [[ $stderr == *"unknown: is not measured yet"*"not measured: unknown"* ]] || fail "$stderr"
+  run -0 cat "$calls"
+  assert_line "just bench log-off --sweep knobs --blocks 6 --target kind"
+  assert_line "just bench gzip --sweep slow-link --blocks 6"
+  assert_line --regexp '^just maintain pack /.*/run-1 --into slow-link$'
+  [[ -e data/reference/log-kind/boot-2/run.json ]] || fail "it was not packed"
+  run --separate-stderr -2 scripts/measure-findings kill-nds
+  [[ $stderr == *"kill-nds: no finding rests on it; there are log-kind slow-link unknown" ]] || fail "$stderr"
 }

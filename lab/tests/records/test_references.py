@@ -14,10 +14,13 @@ import yaml
 from lab.__main__ import main
 from lab.analysis import evidence, history
 from lab.base.errors import UsageError
+from lab.commands import print_page
 from lab.model.variants.naming import stored_name
 from lab.records import references
 from lab.records.references import add_run, boot_folders
 from lab.records.store import RunStore, run_names
+from lab.studies.settings import make_settings
+from lab.studies.steps import list_steps, list_steps_elsewhere
 from lab.tests.support.boots import ROOT, Change, on_boot
 from lab.tests.support.unpacked import unpacked
 
@@ -82,12 +85,10 @@ def _point(key: str, value: object) -> Change:
     ("change", "fault"),
     [
         (_point("duration_s", 8.0), "another design than .*point ceiling has duration_s 8.0 instead of 4.0"),
-        (lambda record: record.update(target="kind"), "target kind instead of local"),
         (lambda record: record.update(sweep="smoke"), "sweep smoke instead of quick"),
         (lambda record: record["arms"][0].update(baseline="baseline-again"), "against ingress-nginx-again instead of keepalive against ingress-nginx"),
         (lambda record: record["generators"]["ceiling"].update(version="5"), "generator at ceiling is wrk 5 instead of wrk debian"),
         (lambda record: record.update(pairs=[]), "keepalive at ceiling is measured alone instead of as a pair"),
-        (lambda record: record["facts"].update(nginx="1.27.0"), "other programs .*nginx: 1.22.1 / 1.27.0"),
         (lambda record: record["facts"].update(boot_id="not visible"), "its boot is not known"),
         (lambda record: record.update(resumed=[{"at": "2026", "boot_id": "c"}]), "was measured on 2 boots: b, c"),
     ],
@@ -97,6 +98,56 @@ def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fa
     with pytest.raises(UsageError, match=fault) as refused:
         references.refuse_other_design([RunStore.open(str(top / RUN))], run, RUN)
     assert refused.value.exit_status == 2 and refused.value.remedy
+
+
+def eight_cpus(record: dict[str, Any]) -> None:
+    """As somebody else's machine has it: more CPUs, and the official image's nginx."""
+    record["facts"].update(cpus="8", cpu="AMD EPYC 9B14", nginx="1.27.1", boot_id="not visible")
+
+
+def test_a_run_of_another_machine_or_program_is_kept_apart_and_names_its_machine(
+    top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is neither a boot nor refused, and whatever shows the finding shows it with its machine."""
+    run = run_on(tmp_path, "foreign", eight_cpus)
+    assert main(["maintain", "pack", str(run.folder), "--into", RUN]) == 0
+    printed = capsys.readouterr()
+    assert f"{top / RUN / 'elsewhere-1'}: " in printed.out and "cpus: 2 / 8" in printed.err
+    assert add_run(run_on(tmp_path, "kind", lambda record: record.update(target="kind")), RUN)[0].name == "elsewhere-2"
+    assert boot_folders(top / RUN) == [top / RUN], "no boot"
+    (first,), _ = evidence.load_references()
+    assert [each.name for each in evidence.runs_elsewhere(first)] == [f"{RUN}/elsewhere-1", f"{RUN}/elsewhere-2"]
+    machine, kind = (step.machine for step in list_steps_elsewhere([first]) if step.point == "ceiling")
+    assert machine == f"8 CPUs, AMD EPYC 9B14 ({run.record.created_at[:10]})" and kind.startswith("2 CPUs")
+    said = references.describe_boot(RunStore.open(str(top / RUN / "elsewhere-1")))
+    assert "nginx: 1.22.1 / 1.27.1" in said and "pooled with no other one" in said
+    assert list_steps([first], ())[0].boots == "one boot", "nothing is pooled"
+    steps = list_steps_elsewhere([first])
+    (setting,) = [each for each in make_settings(list_steps([first], ()), (), steps) if each["elsewhere"]]
+    print_page("settings.txt", settings=[setting], everything=False)
+    page = capsys.readouterr().out
+    assert f"  {machine}, local" in page and "ON OTHER MACHINES, pooled with nothing above" in page
+    assert max(map(len, page.splitlines())) <= 110
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda record: record["arms"].append({**record["arms"][0], "name": "another"}), "no arm another there"),
+        (lambda record: record["arms"][0].update(baseline="baseline-again"), "arm keepalive is another one there"),
+        (_point("duration_s", 8.0), "point ceiling has duration_s 8.0 instead of 4.0"),
+    ],
+)
+def test_a_run_of_another_machine_must_answer_the_same_question(
+    top: Path, tmp_path: Path, change: Change, fault: str
+) -> None:
+    def both(record: dict[str, Any]) -> None:
+        eight_cpus(record)
+        change(record)
+
+    with pytest.raises(UsageError, match=fault) as refused:
+        add_run(run_on(tmp_path, "foreign", both), RUN)
+    assert "cpus: 2 / 8" in refused.value.fault
 
 
 @pytest.mark.slow
