@@ -9,7 +9,8 @@ If the status or the reached Service differs, everything else follows from this 
 
     aspects.tsv   which settings of ingress-nginx an aspect is about, how the migration tables speak of it, and its consequence if
                   the aspect itself does not show it
-    verified.tsv  the differences that verifications found and no other row of a migration table names; `--learn` adds to it
+    verified.tsv  the differences that verifications found and no other row of a migration table names; `--learn` adds to it, and
+                  the page of a migration has those that no trap states (`find_verified`)
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from urllib.parse import unquote
 
 from lab.analysis.migration.mapping import Line, Migration
 from lab.analysis.verification.command import write_command
+from lab.analysis.verification.requests import load_catalogue
 from lab.model.exchanges import Answer, Exchange, Headers, RawRequest, Received
 from lab.systems.manifests.routes import PREFIX
 
@@ -330,6 +332,35 @@ def add_verified(system: str, differences: Iterable[Difference]) -> int:
         file.writelines(f"{system}\t{item.key}\t{item.consequence}\t{item.left.request.about}\n" for item in new)
     read_table.cache_clear()
     return len(new)
+
+
+def find_verified(migration: Migration) -> list[tuple[Mapping[str, str], bool]]:
+    """Return what verifications saw of a successor and no trap of a migration states: rows of `verified.tsv`.
+
+    A trap is a line about something that would behave differently. The rows that concern the user's files come first,
+    and of these the ones about annotations. Then, a row about ordinary requests precedes one about a single edge case.
+
+    Args:
+        migration: The migration of the user's settings to the successor.
+
+    Returns:
+        (row as column → text, True if it concerns the user's files) for each row. A row concerns every file if its
+        request is one of the catalogue. Any other was seen with the Ingresses of some file, and concerns files with an
+        annotation that it is about.
+
+    """
+    catalogue = {case["about"]: case for case in load_catalogue()}
+    used = {f"@{line.key.removeprefix(PREFIX)}" for line in migration.annotations if line.value != "false"}
+    found = list[tuple[Mapping[str, str], bool]]()
+    for row in (row for row in read_table(VERIFIED) if row["system"] == migration.system):
+        aspect, _, name = row["difference"].partition(": ")[0].partition(" @")
+        case = catalogue.get(row["about"], {"case": name, "keys": ""})
+        subject = _find_row(aspect, case["case"])
+        keys = [*subject["keys"].split(), *(case["keys"].split() if name else ())]
+        line = _find_line(migration, keys, subject["words"])
+        if line is None or not line.is_trap:
+            found.append((row, row["about"] in catalogue or not used.isdisjoint(keys)))
+    return sorted(found, key=lambda item: (not item[1], item[0]["about"] in catalogue, " @" in item[0]["difference"]))
 
 
 def _find_row(aspect: str, case: str) -> Mapping[str, str]:

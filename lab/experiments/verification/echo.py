@@ -13,6 +13,7 @@ The server runs in a container, and uses only Python's standard library. The fil
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import re
@@ -50,6 +51,8 @@ ANSWERS: dict[str, tuple[str, str, bytes, str]] = {
     "auth": ("401 Unauthorized", 'WWW-Authenticate: Basic realm="lab"\r\n', b"who are you?", "length"),
 }
 """Name of an answer → (status, further headers, body, how the end of the body shows)."""
+ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+"""What a server adds to a WebSocket's key to accept it (RFC 6455, 1.3); HAProxy refuses an answer that does not."""
 WAIT_S = 0.01
 LOOKS = 50
 """The number of looks, each after WAIT_S, at whether a request is still being received."""
@@ -125,7 +128,9 @@ async def serve_one(port: int, reader: asyncio.StreamReader, writer: asyncio.Str
         records.append({"port": port, "method": method, "target": target, "version": version, "headers": headers,
                         "trailers": trailers, "body": digest, "client": client})  # fmt: skip
     if values.get("upgrade", "").lower() == "websocket" and "upgrade" in values.get("connection", "").lower():
-        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello")
+        accepted = base64.b64encode(hashlib.sha1(f"{values.get('sec-websocket-key')}{ACCEPT}".encode()).digest())
+        switch = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        writer.write(b"%sSec-WebSocket-Accept: %s\r\n\r\nhello" % (switch, accepted))
         return False
     match = re.search(r"[?&]lab=([\w-]+)", target)
     refused = authenticates and not ({"authorization", "cookie"} & values.keys())

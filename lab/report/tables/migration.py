@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from lab.analysis.migration.mapping import Line, Migration, MigrationPlan, Standing, Trap, find_streams, shorten
 from lab.analysis.migration.table import COST, EXTRA, STREAMS, Weight, set_path, split_path
+from lab.analysis.verification.compare import find_verified
 from lab.report.grid import (
     Grid,
     Part,
@@ -46,6 +47,10 @@ SECTIONS: Mapping[Weight, str] = {
     "seen": NOTICE,
     "nothing": MINOR,
 }
+VERIFIED: Mapping[str, str] = {"breaks": BREAKS, "protection": WEAKER, "clients": NOTICE, "backends": MINOR}
+"""The consequence of a difference that verifications saw → the title of its section."""
+VERIFY, VERIFY_LINES = "just migrate --verify", 2
+"""The command that saw them, and the most lines that they take in a section of a short page."""
 STANDING_TEXTS: dict[Standing, str] = {
     "set": "by COPY",
     "hand": "in other objects",
@@ -84,7 +89,8 @@ def page(plan: MigrationPlan, evidence: Evidence, every_line: bool = False, one_
 def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, whole: bool) -> list[Part]:
     """Return the page about one successor of ingress-nginx, with as many differences as fit on PAGE_LINES lines.
 
-    The most important differences come first.
+    The most important differences come first. What verifications saw gets fewer lines where it would take those of the
+    differences about streams or of the first other one.
 
     Args:
         plan: The plan.
@@ -93,12 +99,22 @@ def _make_page(plan: MigrationPlan, migration: Migration, evidence: Evidence, wh
         whole: Whether to show all differences instead.
 
     """
-    make = partial(_yield_parts, plan, migration, _sort_traps(migration, evidence, find_streams(plan)), evidence, whole)
+    sections, verified = _sort_traps(migration, evidence, find_streams(plan)), _describe_verified(migration, whole)
+    make = partial(_yield_parts, plan, migration, sections, verified, evidence, whole)
     counts = range(len(migration.traps) + 1)
-    room = bisect_right(
-        counts, PAGE_LINES, key=lambda count: sum(len(part.terminal) + part.blank for part in make(count))
-    )
-    return [*make(counts[-1] if whole else max(room - 1, 0))]
+    if whole:
+        return [*make(counts[-1], None)]
+    least, most, room = min(len(sections[STREAMING]) + 1, counts[-1]), VERIFY_LINES + 1, 0
+    while most and room <= least:
+        most -= 1
+        key = partial(_count_lines, partial(make, most=most))
+        room = bisect_right(counts, PAGE_LINES, key=key)
+    return [*make(max(room - 1, 0), most)]
+
+
+def _count_lines(make: Callable[[int], Iterator[Sentences]], count: int) -> int:
+    """Return the number of lines of the page that a function makes with a number of traps."""
+    return sum(len(part.terminal) + part.blank for part in make(count))
 
 
 def _sort_traps(migration: Migration, evidence: Evidence, streams: Container[str] = ()) -> dict[str, list[Trap]]:
@@ -129,6 +145,30 @@ def _sort_traps(migration: Migration, evidence: Evidence, streams: Container[str
         known = trap.line.row and (trap.line.row.seen or trap.line.row.claims)
         sections[SECTIONS[trap.weight] if trap.weight != "costs" or known else MINOR].append(trap)
     return sections
+
+
+def _describe_verified(migration: Migration, whole: bool) -> dict[str, list[str]]:
+    """Return what verifications saw of a successor, beyond the traps of the migration: title of a section → paragraphs.
+
+    Args:
+        migration: The migration to the successor.
+        whole: Whether to show every difference with its values, also those that do not concern the user's files. If not,
+            the differences have short names.
+
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    for row, concerns in find_verified(migration):
+        aspect, _, change = row["difference"].partition(": ")
+        name = row["about"] if " @" in aspect else aspect
+        short = f"{name} {change}" if change in ("added", "missing") else name
+        begin = f"Seen here by {VERIFY}" if concerns else f"Seen by {VERIFY} with other Ingresses"
+        if concerns or whole:
+            text = f"{name}: {change}".strip() if whole else short
+            names.setdefault((VERIFIED[row["consequence"]], begin), []).append(text)
+    paragraphs: dict[str, list[str]] = {}
+    for (title, begin), texts in names.items():
+        paragraphs.setdefault(title, []).append(f"{begin}: {'; '.join(dict.fromkeys(texts))}.")
+    return paragraphs
 
 
 def _is_contradicted(system: str, trap: Trap, evidence: Evidence) -> bool:
@@ -178,9 +218,11 @@ def _yield_parts(
     plan: MigrationPlan,
     migration: Migration,
     sections: Mapping[str, Sequence[Trap]],
+    verified: Mapping[str, Sequence[str]],
     evidence: Evidence,
     whole: bool,
     count: int,
+    most: int | None,
 ) -> Iterator[Sentences]:
     """Yield the parts of the page about one successor of ingress-nginx.
 
@@ -188,9 +230,11 @@ def _yield_parts(
         plan: The plan.
         migration: The migration to the successor.
         sections: Title of a section → its traps (differences that a migration runs into).
+        verified: Title of a section → paragraphs about what verifications saw beyond the traps.
         evidence: (successor, key or setting) → (what runs show of the difference, verdicts on published claims about it).
         whole: Whether to show all notes and sections.
-        count: The number of differences to show; of the others, only the names are listed.
+        count: The number of traps to show; of the others, only the names are listed.
+        most: The maximum number of lines of a paragraph of `verified`; None: any number.
 
     """
     main = [trap for title, traps in sections.items() for trap in traps if title != MINOR]
@@ -199,12 +243,16 @@ def _yield_parts(
         {"READ": _describe_files(plan), "IN SHORT": _sum_up(plan, migration, main)}, None, blank=False
     )
     yield from _yield_labels(_describe_streams(plan, migration.system, evidence), None if whole else 2)
+    number = 1
     for title in (STREAMING, BREAKS, WEAKER, NOTICE, *([MINOR] if whole else [])):
-        if traps := sections[title]:
-            numbered = enumerate(traps, 1 + [*main, *sections[MINOR]].index(traps[0]))
-            entries = [(number, trap, *_describe(migration.system, trap, evidence, whole)) for number, trap in numbered]
-            yield _format_section(title, entries, count)
-    if snippet := _write_snippet(migration, [*main[:count], *(trap for trap in migration.traps if trap.in_file)]):
+        numbered = enumerate(sections[title], number)
+        entries = [(place, trap, *_describe(migration.system, trap, evidence, whole)) for place, trap in numbered]
+        seen = verified.get(title, ()) if most != 0 else ()
+        if entries or seen:
+            yield _format_section(title, entries, count, seen, most)
+        number += len(entries)
+    copied = [*main[:count], *(trap for trap in migration.traps if trap.in_file)]
+    if snippet := _write_snippet(migration, copied):
         hint = f"COPY ({migration.about.note}; whole: --out FOLDER)"
         lines = (Text(hint, style="bold"), *(Text(f"  {line}") for line in snippet))
         yield Sentences(lines, (f"**{hint}**", "", "```yaml", *snippet, "```"), blank=True)
@@ -293,13 +341,21 @@ def _describe(system: str, trap: Trap, evidence: Evidence, whole: bool) -> tuple
     return text, fix, [detail for detail, applies in details.items() if applies]
 
 
-def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Sequence[str]]], count: int) -> Sentences:
-    """Return a section of the page about a successor: its title, and a numbered list of differences.
+def _format_section(
+    title: str,
+    entries: Sequence[tuple[int, Trap, str, str, Sequence[str]]],
+    count: int,
+    seen: Sequence[str],
+    most: int | None,
+) -> Sentences:
+    """Return a section of the page about a successor: its title, a numbered list of differences, and what was seen.
 
     Args:
         title: The title of the section.
         entries: (number, trap, sentence, what to do, further sentences) for each difference.
         count: The largest number that is shown; of differences with larger numbers, only the names are listed.
+        seen: Paragraphs about what verifications saw.
+        most: The maximum number of lines of such a paragraph; None: any number.
 
     """
     shown = [(number, text, fix, details) for number, _, text, fix, details in entries if number <= count]
@@ -310,6 +366,8 @@ def _format_section(title: str, entries: Sequence[tuple[int, Trap, str, str, Seq
     if hidden := dict.fromkeys(_name(entry[1]) for entry in entries[len(shown) :]):
         text = f"… {len(entries) - len(shown)}{' more' * bool(shown)} (--all): {', '.join(hidden)}"
         lines, markdown = [*lines, *_wrap(f"   {text}", most=1)], [*markdown, "", text]
+    lines += [line for text in seen for line in _wrap(f"   {text}", most=most)]
+    markdown += [line for text in seen for line in ("", text)]
     return Sentences((Text(title, style="bold"), *map(Text, lines)), (f"**{title}**", "", *markdown), blank=True)
 
 

@@ -17,6 +17,7 @@ from lab.analysis.verification.compare import (
     Difference,
     add_verified,
     find_differences,
+    find_verified,
     list_aspects,
     read_table,
 )
@@ -229,6 +230,54 @@ def test_a_difference_of_the_users_own_requests_is_no_row() -> None:
     request = make_request("yours", "", HOST, "/a")
     found = differences((answered(request), answered(request, reached=False, status=400)), migration=migrated("envoy"))
     assert add_verified("envoy", found) == 0
+
+
+def learn(*rows: str) -> None:
+    """Add rows `system | difference | consequence | about` to the test's own table."""
+    with compare.VERIFIED.open("a", encoding="utf-8") as file:
+        file.writelines("\t".join(row.split(" | ")) + "\n" for row in rows)
+    read_table.cache_clear()
+
+
+def verified(system: str, cors: str = "") -> dict[str, bool]:
+    """What was seen of a successor → whether it concerns an Ingress whose annotation enable-cors has a value; empty: no Ingress."""
+    text = (
+        f"kind: Ingress\nmetadata: {{name: shop, annotations: {{nginx.ingress.kubernetes.io/enable-cors: '{cors}'}}}}\n"
+    )
+    (migration,) = plan_migration("", None, [("i.yaml", text.encode())] if cors else [], [system]).migrations
+    return {row["difference"].partition(":")[0]: concerns for row, concerns in find_verified(migration)}
+
+
+def test_what_verifications_saw_is_of_a_successor_and_not_what_a_trap_states() -> None:
+    learn(
+        "haproxy | answer @method-trace: 405 → 200 of the backend | protection | the method TRACE",
+        "haproxy | client header server: added | clients | a Host in capitals",
+        "haproxy | client trailers: added | clients | trailers of the backend",
+        "envoy | answer @method-lab: 200 of the backend → 400 | breaks | the method LAB",
+        "envoy | answer @upgrade: 101 of the backend → 403 | breaks | an upgrade to WebSocket",
+        "envoy | client header server: added | clients | a Host in capitals",
+    )
+    assert list(verified("haproxy").items()) == [("client trailers", True), ("answer @method-trace", True)]
+    assert verified("envoy") == {"answer @method-lab": True}
+    assert verified("caddy") == {}
+
+
+def test_what_verifications_saw_with_ingresses_concerns_a_file_that_uses_the_annotation() -> None:
+    cors = ("answer @cors-preflight", "client header access-control-max-age")
+    for system in ("envoy", "traefik-ingress-nginx"):
+        learn(
+            f"{system} | answer @method-lower: 400 → 200 of the backend | protection | the method get",
+            f"{system} | answer @route: 200 of the backend → 404 | breaks | a path of type Exact as it is written",
+            f"{system} | {cors[0]}: 204 → 200 | clients | a preflight of CORS",
+            f"{system} | {cors[1]}: missing | clients | a host with a certificate, without TLS",
+        )
+    general = {"answer @method-lower": True, "answer @route": False}
+    for system in ("envoy", "traefik-ingress-nginx"):
+        assert verified(system) == general | dict.fromkeys(cors, False)
+    found = verified("traefik-ingress-nginx", "true")
+    assert found == general | dict.fromkeys(cors, True)
+    assert verified("traefik-ingress-nginx", "false") == general | dict.fromkeys(cors, False)
+    assert verified("envoy", "true") == general, "the trap about enable-cors states the others"
 
 
 def test_the_tables_name_consequences_successors_and_cases_that_exist() -> None:

@@ -12,6 +12,7 @@ import yaml
 
 from lab.analysis.migration.mapping import Migration, MigrationPlan, find_streams
 from lab.analysis.migration.table import ANNOTATIONS, STREAMS, list_successors, read_seen
+from lab.analysis.verification.compare import find_verified
 from lab.base.errors import UsageError
 from lab.base.files import reference_folder
 from lab.experiments.migration import plan as planning
@@ -196,6 +197,72 @@ def test_what_was_seen_stands_with_its_run_and_what_is_reported_with_the_ledger(
         assert "Seen here: CPU per request 5 times that of x (run-a on apiserver)." in text
         assert "Reported: traefik#13123; the ledger says TF-05 inconclusive (just ledger)." in text
         assert len(printed) <= PAGE_LINES
+
+
+SECTIONS = {
+    "breaks": "BREAKS OR COSTS A LOT",
+    "protection": "WEAKER PROTECTION",
+    "clients": "LOOKS DIFFERENT (clients notice)",
+    "backends": "MINOR",
+}
+CORS = b"kind: Ingress\nmetadata: {name: shop, annotations: {nginx.ingress.kubernetes.io/enable-cors: 'true'}}\n"
+HERE, ELSEWHERE = "Seen here by just migrate --verify: ", "Seen by just migrate --verify with other Ingresses: "
+
+
+def sections(printed: list[str]) -> dict[str, str]:
+    """The text of each section whose title is a line of its own; a section ends at an empty line."""
+    texts, title = dict[str, str](), ""
+    for line in printed:
+        title = line if line in SECTIONS.values() else title * bool(line)
+        if title:
+            texts[title] = " ".join(f"{texts.get(title, '')} {line}".split())
+    return texts
+
+
+@pytest.mark.parametrize("system", list_successors())
+def test_what_verifications_saw_is_on_the_whole_page_once_under_its_consequence(system: str) -> None:
+    """And on the short page, what concerns every file, for each consequence but that for backends."""
+    for content, ingresses in ((MINE, b""), (MINE, INGRESSES), (None, CORS), (None, b"")):
+        plan = planned(system, content, ingresses)
+        found = find_verified(plan.migrations[0])
+        texts = sections(lines(plan, every_line=True))
+        for row, concerns in found:
+            aspect, _, change = row["difference"].partition(": ")
+            name = " ".join(f"{row['about'] if ' @' in aspect else aspect}: {change}".split())
+            counts = {title: text.count(f" {name};") + text.count(f" {name}.") for title, text in texts.items()}
+            assert {title: count for title, count in counts.items() if count} == {SECTIONS[row["consequence"]]: 1}, row
+            elsewhere = texts[SECTIONS[row["consequence"]]].partition(ELSEWHERE)[2]
+            assert (f" {name};" in f" {elsewhere}" or f" {name}." in f" {elsewhere}") != concerns, row
+        printed = lines(plan)
+        assert ELSEWHERE not in " ".join(" ".join(printed).split())
+        if content is None:
+            seen = {title for title, text in sections(printed).items() if HERE in text}
+            about = {row["consequence"] for row, concerns in found if concerns} - {"backends"}
+            assert seen == {SECTIONS[consequence] for consequence in about}
+
+
+def test_a_page_names_what_verifications_saw_and_no_trap_states() -> None:
+    texts = sections(lines(planned("haproxy", None)))
+    assert f"{HERE}backend header proxy added; CONNECT; " in texts["WEAKER PROTECTION"]
+    assert " client trailers added; " in texts["LOOKS DIFFERENT (clients notice)"]
+    whole = " ".join(" ".join(lines(planned("haproxy", None), every_line=True)).split())
+    assert whole.count("The backend's Server header reaches clients") == 1 and "client header server" not in whole
+    assert "an upgrade to WebSocket" not in whole
+    texts = sections(lines(planned("httpd", None), every_line=True))
+    assert texts["BREAKS OR COSTS A LOT"].count("A path with %2F in it is answered 404") == 1
+    assert "an encoded slash: " not in texts["BREAKS OR COSTS A LOT"]
+    texts = sections(lines(planned("envoy", None), every_line=True))
+    assert " the method LAB: 200 of the backend → 400; " in texts["BREAKS OR COSTS A LOT"]
+    assert texts["BREAKS OR COSTS A LOT"].count("WebSockets are refused (you: they pass)") == 1
+    assert "an upgrade to WebSocket" not in texts["BREAKS OR COSTS A LOT"]
+    names = ("client header access-control-allow-credentials", "client header access-control-max-age")
+    for ingresses in (b"", CORS):
+        plan = planned("traefik-ingress-nginx", None, ingresses)
+        short, whole = (sections(lines(plan, every_line=each))[SECTIONS["clients"]] for each in (False, True))
+        assert (f"{HERE}{names[0]} missing; " in short) == bool(ingresses)
+        assert (f" {names[1]}: missing" in whole.partition(ELSEWHERE)[2]) == (not ingresses)
+    markdown = render_markdown(page(planned("caddy", None), {}))
+    assert f"\n\n{HERE}" in markdown
 
 
 STREAMING = """

@@ -116,6 +116,7 @@ def test_a_head_has_no_body_and_a_switch_of_protocols_ends_http(talk: Talk) -> N
     assert talk(cases["method-head"])[0].framing == "none"
     switched = talk(cases["upgrade"])[0]
     assert (switched.status, switched.kept) == (101, False)
+    assert switched.header("sec-websocket-accept") == "8T1pUW3yj1zh8443ATxAE5XM0Qw="
 
 
 def test_a_handshake_is_described_and_a_refused_one_has_its_reason(talk: Talk) -> None:
