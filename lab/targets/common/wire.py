@@ -70,6 +70,10 @@ class _Stream:
         return self.take(lambda data: number if len(data) >= number else -1)
 
 
+class _ChunkError(Exception):
+    """A chunk of a body does not begin with its size in hexadecimal digits (RFC 9112, 7.1)."""
+
+
 def exchange(connect: Connect, request: RawRequest) -> Answer:
     """Send a raw HTTP request on a new connection and return the answer.
 
@@ -93,6 +97,8 @@ def exchange(connect: Connect, request: RawRequest) -> Answer:
         return Answer(tls=tls, error=f"TLS: {(error.reason or 'handshake failed').lower().replace('_', ' ')}")
     except (EOFError, OSError):
         return Answer(tls=tls, error="the connection ended without an answer")
+    except _ChunkError:
+        return Answer(tls=tls, error="a chunk of the body without a size")
 
 
 def _wrap(raw: socket.socket, request: RawRequest, tls: dict[str, str]) -> ssl.SSLSocket:
@@ -171,7 +177,7 @@ def _read_body(stream: _Stream, request: RawRequest, answer: Answer) -> tuple[by
         return b"", (), "none"
     if "chunked" in answer.header("transfer-encoding").lower():
         body, trailers = b"", list[str]()
-        while size := int(stream.until(b"\r\n").split(b";")[0], 16):
+        while size := _read_size(stream):
             body += stream.exactly(size + 2)[:-2]
         while line := stream.until(b"\r\n"):
             trailers.append(line.decode("latin-1"))
@@ -181,6 +187,13 @@ def _read_body(stream: _Stream, request: RawRequest, answer: Answer) -> tuple[by
     while stream.more():
         pass
     return stream.data, (), "close"
+
+
+def _read_size(stream: _Stream) -> int:
+    digits = stream.until(b"\r\n").split(b";")[0].strip()
+    if not digits or digits.strip(b"0123456789abcdefABCDEF"):
+        raise _ChunkError
+    return int(digits, 16)
 
 
 def _is_kept(request: RawRequest, stream: _Stream) -> bool:

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -77,6 +78,27 @@ def test_what_is_sent_is_what_is_received(talk: Talk, case: str) -> None:
     assert (record["method"], record["target"]) == (request.method, request.target)
     assert tuple(map(tuple, record["headers"])) == request.headers
     assert record["body"].startswith(f"{len(request.body)} bytes" if request.body else "none")
+
+
+@pytest.mark.parametrize("size", [b"", b"-1", b"0x3", b"lab"])
+def test_a_chunk_without_a_size_is_described(size: bytes) -> None:
+    """A broken proxy is a difference, and ends no verification."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with server, connection:
+            connection.recv(1 << 16)
+            connection.sendall(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + size + b"\r\nlab\r\n0\r\n\r\n"
+            )
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    request = next(item for item in make_catalogue(4096) if item.case == "plain")
+    answered = wire.exchange(lambda _tls: socket.create_connection(server.getsockname(), 5), request)
+    thread.join()
+    assert answered.error == "a chunk of the body without a size"
 
 
 def test_a_chunked_body_and_its_trailers_are_received(talk: Talk) -> None:
