@@ -321,7 +321,7 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
         place: The path of the file with the questions, for messages.
 
     """
-    steady, disturbed = summarise_run(run)
+    steady, disturbed = run.summary(), run.summary(disturbed=True)
     by_arm = {verdict.arm: verdict for verdict in make_verdicts(disturbed if disturbed.rows else steady)}
     refuse_unknown(question.arm, by_arm, f"{place}: {question.run}", f"no arm '{question.arm}'")
     measured, advice = by_arm[question.arm].found, condition_advice(by_arm[question.arm], run.run.record)
