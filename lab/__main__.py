@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from lab.base.errors import LabError, UsageError
+from lab.base.errors import LabError, refuse_if
 from lab.commands import RanInsideError
 from lab.commands.verbs import new_spelling, parser, refuse_empty, replace_old_options
 from lab.model.names import INSIDE
@@ -48,9 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     talk = StderrConsole(stderr=True)
 
-    def verb() -> int:
-        if sys.stdout is None:  # `>&-`: the next file that is opened would receive the answer
-            raise UsageError("standard output", "is closed", "leave `>&-` out; `>/dev/null` throws the answer away")
+    def verb() -> int | None:
+        # `>&-`: the next file that is opened would receive the answer
+        remedy = "leave `>&-` out; `>/dev/null` throws the answer away"
+        refuse_if(sys.stdout is None, "standard output", "is closed", remedy)
         if (replaced := new_spelling(arguments)) is not None:
             old, new = map(escape, replaced)
             talk.print(f"[bold red]just {old}[/]: is `just {new}` now", highlight=False, soft_wrap=True)
@@ -60,46 +61,44 @@ def main(argv: Sequence[str] | None = None) -> int:
             talk.print(f"{old}: is {new} now", highlight=False, soft_wrap=True)
         options = parser().parse_args(present, argparse.Namespace(argv=present))
         refuse_empty(options)
-        if getattr(options, "json", False) and getattr(options, "markdown", False):
-            raise UsageError("--markdown", "--json and --markdown are two forms of one answer", "leave one out")
-        return int(options.verb(options, talk))
+        two_forms = getattr(options, "json", False) and getattr(options, "markdown", False)
+        refuse_if(two_forms, "--markdown", "--json and --markdown are two forms of one answer", "leave one out")
+        return options.verb(options, talk)
 
-    def close() -> int:
-        """Release the resources that the command's target has taken, however the command has ended; return 0."""
+    def close() -> None:
+        """Release the resources that the command's target has taken, however the command has ended."""
         if "lab.targets" in sys.modules:
             from lab import targets
 
             targets.close_targets()
-        return 0
 
-    def flush() -> int:
-        """Write out everything that stdout still buffers, and return 0.
+    def flush() -> None:
+        """Write out everything that stdout still buffers.
 
         If nobody reads stdout any more, the error occurs here, where it can be handled. At the interpreter's end it
         could not.
         """
         if sys.stdout is not None:
             sys.stdout.flush()
-        return 0
 
     status = _report_errors(talk, verb)
     closed = _report_errors(talk, close)
     return closed or _report_errors(talk, flush) or status
 
 
-def _report_errors(talk: Console, function: Callable[[], int]) -> int:
+def _report_errors(talk: Console, function: Callable[[], int | None]) -> int:
     """Call a function and return its exit status; if it raises an error, print the error as one line on stderr.
 
     Args:
         talk: The console of stderr.
-        function: The function, which returns an exit status.
+        function: The function, which returns an exit status; None = 0.
 
     Returns:
         The function's exit status, or the status that belongs to the error.
 
     """
     try:
-        return function()
+        return function() or 0
     except RanInsideError as ended:
         return ended.status
     except LabError as error:

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from lab.base.errors import LabError, UsageError
+from lab.base.errors import LabError, UsageError, refuse_if
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
 from lab.records.renamed import RenamedNames
@@ -86,8 +86,8 @@ class AsApplied(RunStore):
             with suppress(TypeError, ValueError):  # a date that does not exist, a key that JSON does not have
                 manifests = super().manifests(variant)
                 digest = hashlib.sha256(json.dumps(manifests, sort_keys=True).encode()).hexdigest()
-            if digest is None or (recorded and recorded.manifests_sha256 not in ("", digest)):
-                raise UsageError(str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
+            altered = digest is None or (recorded and recorded.manifests_sha256 not in ("", digest))
+            refuse_if(altered, str(self.manifests_path(variant)), "not what run.json has the digest of", RESTORE)
             self._applied[variant] = manifests
         return self._applied[variant]
 

@@ -25,6 +25,16 @@ LEAST_VISIBLE = 0.5
 """The least part of the true share of waiting requests that must be reported for a pause to count as visible."""
 EXAGGERATED = 1.5
 """The part of the true share of waiting requests above which a reported pause counts as exaggerated."""
+ADVICE = {
+    "visible": "use it for latency at a rate: it counts the wait of requests that were due while nobody answered",
+    "exaggerated": "use it for latency at a rate below the knee only: it sees a pause, and makes more of it than there was, because it catches up late",
+    "dropped": "use it for latency at a rate only where it drops nothing: a pause is in its dropped requests, not in its percentiles (the lab calls such a sample invalid)",
+    "hidden": "use it for ceilings and CPU per request; do not read its p99 as what users of a service that pauses meet",
+}
+"""How a generator shows a known pause → the advice on its use.
+
+The keys are those of `PauseResult.sight`, and `dropped` for a hidden pause during which requests were dropped.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +45,12 @@ class Spread:
         median: The median of the repeats, in the number's own unit.
         low: The smallest repeat.
         high: The largest repeat.
-        count: The number of repeats.
 
     """
 
     median: float
     low: float
     high: float
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +171,11 @@ def _summarise_generator(generator: Known, measurements: Sequence[Measured]) -> 
 def compute_spread(values: Iterable[float | None]) -> Spread | None:
     """Return the median and the range of the values that are not None; None if there are none."""
     numbers = [value for value in values if value is not None]
-    return Spread(median=median(numbers), low=min(numbers), high=max(numbers), count=len(numbers)) if numbers else None
+    return _measure_spread(numbers) if numbers else None
 
 
-def _require_spread(values: Iterable[float]) -> Spread:
-    result = compute_spread(values)
-    assert result is not None  # called only where there are measurements
-    return result
+def _measure_spread(numbers: Sequence[float]) -> Spread:
+    return Spread(median=median(numbers), low=min(numbers), high=max(numbers))
 
 
 def _compute_biases(measurements: Sequence[Measured]) -> dict[str, Bias]:
@@ -204,9 +210,9 @@ def _judge_pause(measurements: Sequence[Measured]) -> PauseResult | None:
         return None
     ratio = median(reported.latency.share_over / true for reported, true in pairs)
     return PauseResult(
-        reported_share=_require_spread(reported.latency.share_over for reported, _ in pairs),
-        true_share=_require_spread(true for _, true in pairs),
-        dropped=_require_spread(reported.dropped for reported, _ in pairs),
+        reported_share=_measure_spread([reported.latency.share_over for reported, _ in pairs]),
+        true_share=_measure_spread([true for _, true in pairs]),
+        dropped=_measure_spread([reported.dropped for reported, _ in pairs]),
         sight="hidden" if ratio < LEAST_VISIBLE else "exaggerated" if ratio > EXAGGERATED else "visible",
     )
 
@@ -242,10 +248,4 @@ def _advise(generator: Known, pause: PauseResult | None) -> str:
         return f"not installed: {generator.remedy}"
     if pause is None:
         return ""
-    if pause.sight == "visible":
-        return "use it for latency at a rate: it counts the wait of requests that were due while nobody answered"
-    if pause.sight == "exaggerated":
-        return "use it for latency at a rate below the knee only: it sees a pause, and makes more of it than there was, because it catches up late"
-    if pause.dropped.median:
-        return "use it for latency at a rate only where it drops nothing: a pause is in its dropped requests, not in its percentiles (the lab calls such a sample invalid)"
-    return "use it for ceilings and CPU per request; do not read its p99 as what users of a service that pauses meet"
+    return ADVICE["dropped" if pause.sight == "hidden" and pause.dropped.median else pause.sight]

@@ -298,12 +298,17 @@ class Evidence:
 
         """
         kinds = (False, True) if self.run.record.pairs else ()
-        for row in (row for disturbed in kinds for row in self.summary(disturbed).rows):
-            for effect in row.effects if (row.arm.name, row.point.name) == (arm, point) else ():
-                of_pair = effect.scheme and effect.against == against and not effect.bound
-                if effect.metric == metric:
-                    return effect if of_pair and effect.decision is not Decision.NOT_JUDGED else None
-        return None
+        effects = (
+            effect
+            for disturbed in kinds
+            for row in self.summary(disturbed).rows
+            if (row.arm.name, row.point.name) == (arm, point)
+            for effect in row.effects
+            if effect.metric == metric
+        )
+        effect = next(effects, None)
+        of_pair = effect and effect.scheme and effect.against == against and not effect.bound
+        return effect if effect and of_pair and effect.decision is not Decision.NOT_JUDGED else None
 
     def arms(self, variant: str | None = None) -> list[str]:
         """Return the names of the run's arms (variants) in plan order, without second measurements of a baseline (A/A).
@@ -438,8 +443,7 @@ class Evidence:
         return median(values) if values else None
 
     def _list_values(self, arms: Sequence[str], point: str, metric: str) -> list[float]:
-        by_arm = (self.values(arm, point, metric).values() for arm in arms)
-        return [value for values in by_arm for value in values if value is not None]
+        return [value for arm in arms for value in self.values(arm, point, metric).values() if value is not None]
 
     def log(self, arm: str, point: str, block: int | None = None) -> Log | None:
         """Return the log of the sample used for an arm (variant) at a load point in one block (repetition).
@@ -552,25 +556,16 @@ def _read_evidence(folder: Path, _state: tuple[tuple[str, int], ...]) -> Evidenc
     return Evidence(name, run, samples, select_counted_solo_samples(samples))
 
 
-def select_runs(
-    runs: Sequence[Evidence], sweeps: Sequence[str], variant: str | None = None, target: str | None = None
-) -> list[Evidence]:
-    """Return the runs that have one of the given sweeps (lists of loads), a given variant and a given target.
+def select_runs(runs: Sequence[Evidence], sweeps: Sequence[str], target: str | None) -> list[Evidence]:
+    """Return the runs that have one of the given sweeps (lists of loads) and a given target.
 
     Args:
         runs: The runs to select from. The result has the same order.
         sweeps: The names of the sweeps.
-        variant: The variant; None for any.
         target: The target; None for any.
 
     """
-    return [
-        run
-        for run in runs
-        if run.run.record.sweep in sweeps
-        and target in (None, run.run.record.target)
-        and (variant is None or run.arms(variant))
-    ]
+    return [run for run in runs if run.run.record.sweep in sweeps and target in (None, run.run.record.target)]
 
 
 @dataclass(frozen=True, slots=True)

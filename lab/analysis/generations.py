@@ -165,7 +165,8 @@ def choose_generations(
         fixed = tuple(name for name in paired if not place.makes_new_workers(name))
         if fixed:
             return record.points, fewest, fixed
-    return set_generations(record.points, generations, components), blocks or planned, ()
+    points = tuple(set_generations(point, generations, components) for point in record.points)
+    return points, blocks or planned, ()
 
 
 def estimate_duration_s(record: RunRecord, sweep_blocks: int) -> float:
@@ -262,29 +263,23 @@ def choose_cheapest_generations(components: SystemComponents, costs: BlockCosts,
     return min(range(1, MAX_PLANNED + 1), key=takes_s)
 
 
-def set_generations(
-    points: Sequence[LoadPoint], generations: int, components: SystemComponents
-) -> tuple[LoadPoint, ...]:
-    """Set the number of worker generations (worker processes between two reloads) of load points.
+def set_generations(point: LoadPoint, generations: int, components: SystemComponents) -> LoadPoint:
+    """Return a load point with a number of worker generations (worker processes between two reloads).
 
-    Points are changed only if they have the components' kind of pair (two arms measured at once). Points that are not
-    paired, or that set generations themselves, stay unchanged.
+    A point is changed only if it has the components' kind of pair (two arms measured at once). A point that is not
+    paired, or that sets generations itself, is returned unchanged.
 
     Args:
-        points: The load points.
+        point: The load point.
         generations: The number of worker generations.
         components: The variance components of the system, for one kind of pair.
 
     """
-    result: list[LoadPoint] = []
-    for point in points:
-        if point.scheme != components.scheme or point.why_alone or point.generations > 1:
-            result.append(point)
-            continue
-        short = divide_point(point, generations)
-        singly = generations > 1 and levels.counts_singly(components, generations, short.duration_s)
-        result.append(short.model_copy(update={"singly": singly}))
-    return tuple(result)
+    if point.scheme != components.scheme or point.why_alone or point.generations > 1:
+        return point
+    short = divide_point(point, generations)
+    singly = generations > 1 and levels.counts_singly(components, generations, short.duration_s)
+    return short.model_copy(update={"singly": singly})
 
 
 def divide_point(point: LoadPoint, generations: int) -> LoadPoint:

@@ -11,13 +11,13 @@ history, and its effects are in this table. The module does not judge whether tw
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from math import exp
-from pathlib import Path
 
+from lab.analysis.explain.notes import shorten_commit
 from lab.analysis.summary import summarise_run
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.base.files import reference_folder, replace_file, writing
 from lab.model.metrics import METRICS
 from lab.records.store import RunStore
@@ -27,10 +27,11 @@ KEPT = ("rate", "cpu_per_request", "p50", "p99")
 """The metrics that are kept of every steady load, in addition to an arm's primary one; the others are in git."""
 DIGITS = 5
 """The significant digits of an effect: far finer than any interval's width, and few enough for a small table."""
-OF_RUN = ("run", "reference", "commit", "created_at", "boot_id", "cpu", "target", "sweep")
-OF_EFFECT = ("arm", "baseline", "point", "metric", "kind", "effect", "low", "high", "blocks", "scheme")
-BY = ("measured_by", "computed_by")
-COLUMNS: tuple[str, ...] = (*OF_RUN, *OF_EFFECT, *BY)
+COLUMNS = (
+    *("run", "reference", "commit", "created_at", "boot_id", "cpu", "target", "sweep"),
+    *("arm", "baseline", "point", "metric", "kind", "effect", "low", "high", "blocks", "scheme"),
+    *("measured_by", "computed_by"),
+)
 """The columns of the table.
 
 `reference`: the folder that the run had in data/reference; `commit`: the last commit in which it lies there; `kind`:
@@ -41,8 +42,8 @@ the lab.
 HistoryRow = dict[str, str]
 
 
-def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> list[HistoryRow]:
-    """Return a run's rows for the table history.csv: the effects of each arm at each load point, steady and disrupted.
+def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str) -> Iterator[HistoryRow]:
+    """Yield a run's rows for the table history.csv: the effects of each arm at each load point, steady and disrupted.
 
     At a steady load, these are the effects in the metrics of `KEPT` and in the primary metric of the arm (variant in
     the run). The effects of the baseline against itself (A/A) are included. If both a pair (two arms measured at once)
@@ -60,11 +61,12 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
 
     """
     record, samples = run.record, run.samples()
-    facts = record.facts.get("boot_id", ""), record.facts["cpu"]
-    origin = record.id, reference, shorten_commit(commit), record.created_at[:16], *facts, record.target, record.sweep
+    origin = (
+        *(record.id, reference, shorten_commit(commit), record.created_at[:16]),
+        *(record.facts.get("boot_id", ""), record.facts["cpu"], record.target, record.sweep),
+    )
     by = shorten_commit(record.git_commit or ""), shorten_commit(computed_by)
     summaries = [summarise_run(record, samples, run.histogram, disturbed) for disturbed in (False, True)]
-    rows: list[HistoryRow] = []
     for row, effect in (
         (line, line_effect) for summary in summaries for line in summary.rows for line_effect in line.effects
     ):
@@ -80,22 +82,10 @@ def effects_of_run(run: RunStore, reference: str, commit: str, computed_by: str)
                 )
                 place = row.arm.name, effect.against, row.point.name, effect.metric, "ratio" if ratio else "difference"
                 values = (*origin, *place, *numbers, str(estimate.n), scheme or "", *by)
-                rows.append(dict(zip(COLUMNS, values, strict=True)))
-    return rows
+                yield dict(zip(COLUMNS, values, strict=True))
 
 
-def shorten_commit(commit: str) -> str:
-    """Return the first twelve characters of a commit's hash, and a suffix such as `+changes` unchanged."""
-    name, plus, changes = commit.partition("+")
-    return name[:12] + plus + changes
-
-
-def table_path() -> Path:
-    """Return the path of history.csv, the table of replaced runs' effects, which is next to the reference runs."""
-    return reference_folder() / FILE
-
-
-def add_rows(rows: Sequence[HistoryRow]) -> None:
+def add_rows(rows: Iterable[HistoryRow]) -> None:
     """Add the rows of runs that are not in history.csv yet, and sort the table by the time of the run.
 
     Raises:
@@ -103,13 +93,13 @@ def add_rows(rows: Sequence[HistoryRow]) -> None:
         StoreError: The table cannot be written.
 
     """
-    path, have = table_path(), list[HistoryRow]()
+    path, have = reference_folder() / FILE, list[HistoryRow]()
     if path.is_file():
         with open(path, newline="", encoding="utf-8") as handle:
             reader = csv.DictReader(handle)
             have = [dict(row) for row in reader]
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise UsageError(str(path), f"its columns are not {', '.join(COLUMNS)}", "restore it from git")
+        altered = tuple(reader.fieldnames or ()) != COLUMNS
+        refuse_if(altered, str(path), f"its columns are not {', '.join(COLUMNS)}", "restore it from git")
     runs = {row["run"] for row in have}
     out = StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")

@@ -54,8 +54,7 @@ class KnownCost:
 
         Both costs count as the same if the interval of their difference contains 0, or if there is no interval.
         """
-        low, high = self.apart.interval or (0.0, 0.0)
-        return low <= 0 <= high
+        return not self.apart.excludes_zero
 
     @property
     def doubt(self) -> float | None:

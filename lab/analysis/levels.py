@@ -7,7 +7,7 @@ components (`lab.records.levels`) has no result. `lab/experiments/bench` decides
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from math import hypot, sqrt
 
 from lab.model.pairs import Scheme
@@ -157,18 +157,16 @@ def start_sd(component: SystemComponents) -> float:
     return hypot(component.generation or 0.0, find_starts(component).bring_up or 0.0)
 
 
-def list_start_notes(target: str, variants: Collection[str]) -> list[str]:
-    """Return a note for each variant whose starts vary much more than its repeated measurements, on one target.
+def list_start_notes(target: str, variants: Collection[str]) -> Iterator[str]:
+    """Yield a note for each variant whose starts vary much more than its repeated measurements, on one target.
 
     Args:
         target: The target.
         variants: The names of the variants. Those without committed variance components get no note.
 
     """
-    results: list[str] = []
     for component in _select_committed(target, variants):
         start = start_sd(component)
         if component.repeat is not None and start > WORTHWHILE * repeat_sd(component, LONG_S):
             message = f"{component.variant}: one start of it varies by {100 * start:.1f} % in CPU per request (standard deviation, {component.scheme}; {component.run})"
-            results.append(f"{message}, however long it is measured: starts and reloads must be repeated")
-    return results
+            yield f"{message}, however long it is measured: starts and reloads must be repeated"

@@ -19,6 +19,7 @@ from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.rows import SummaryRow
 from lab.analysis.summary import Summary, list_null_arms
+from lab.base.grouping import group_values
 from lab.model.pairs import Scheme
 from lab.model.plan import AGAIN, Arm
 from lab.stats import paired as stats
@@ -107,12 +108,12 @@ def measure_noise(summary: Summary) -> tuple[Noise, ...]:
     """
     names = {arm.name for arm in list_null_arms([row.arm for row in summary.rows])}
     rows = {(row.point.name, row.arm.name): row for row in summary.rows}
-    groups: dict[tuple[str, str, str, Scheme | None], list[tuple[SummaryRow, Effect]]] = {}
-    for row in sorted(summary.rows, key=lambda row: (row.arm.role != "again", row.arm.name not in names)):
-        for effect in row.effects if row.arm.baseline else ():
-            groups.setdefault((row.point.name, row.arm.baseline or "", effect.metric, effect.scheme), []).append(
-                (row, effect)
-            )
+    groups = group_values(
+        ((row.point.name, row.arm.baseline, effect.metric, effect.scheme), (row, effect))
+        for row in sorted(summary.rows, key=lambda row: (row.arm.role != "again", row.arm.name not in names))
+        if row.arm.baseline
+        for effect in row.effects
+    )
     return tuple(
         _measure_noise(rows[point, base], comparisons, names)
         for (point, base, _, scheme), comparisons in groups.items()

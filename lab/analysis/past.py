@@ -24,6 +24,7 @@ from lab.analysis.noise import Noise, list_aa_variants, measure_noise, pool_devi
 from lab.analysis.summary import Summary, list_null_arms, summarise_run
 from lab.base.errors import LabError
 from lab.base.files import read_text_if_readable, reference_folder, runs_folder
+from lab.base.grouping import group_values
 from lab.model.design import PlannedAnew
 from lab.model.facts import list_differences
 from lab.model.leftovers import DEFAULT_PORTS, OPENED, PORT_SHARE, find_taken_ports
@@ -207,9 +208,12 @@ def forecast(record: RunRecord, bring_up_s: float, past: Past | None = None) -> 
 
 def pool_pasts(pasts: Sequence[Past]) -> Past:
     """Combine the noise that several earlier runs show; all other results are those of the newest run, which is the first."""
-    groups: dict[tuple[str, str, str, Scheme | None], list[Noise]] = {}
-    for noise in (noise for past in pasts for noise in past.noises if not noise.why or past is pasts[0]):
-        groups.setdefault((noise.variant, noise.point, noise.metric, noise.scheme), []).append(noise)
+    groups = group_values(
+        ((noise.variant, noise.point, noise.metric, noise.scheme), noise)
+        for past in pasts
+        for noise in past.noises
+        if not noise.why or past is pasts[0]
+    )
     merged: list[Noise] = []
     for first, *older in groups.values():
         sd, degrees = pool_deviations([(noise.sd, noise.pilot_blocks - 1) for noise in (first, *older)])
@@ -240,10 +244,11 @@ def select_judged_noise(
     """
     judged: list[Noise] = []
     for point in points:
-        fitting = [candidate for candidate in noise if candidate.point == point.name]
-        if schemes is not None:
-            fitting = [candidate for candidate in fitting if candidate.scheme == schemes[point.name]]
-        by_metric = {candidate.metric: candidate for candidate in fitting}
+        by_metric = {
+            candidate.metric: candidate
+            for candidate in noise
+            if candidate.point == point.name and (schemes is None or candidate.scheme == schemes[point.name])
+        }
         reasons = {name: candidate.why for name, candidate in by_metric.items() if candidate.why}
         given = (metric,) if asked and metric else None
         metrics = given or (OF_A_BASELINE if metric is None else (choose_metric(metric, point, points, reasons),))
@@ -251,8 +256,8 @@ def select_judged_noise(
     return judged
 
 
-def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> list[Noise]:
-    """Return how much metrics of variants vary at load points, as estimated from the committed measurements in data/pairs.
+def select_committed_noise(target: str, variants: Iterable[str], points: Sequence[LoadPoint]) -> Iterator[Noise]:
+    """Yield how much metrics of variants vary at load points, as estimated from the committed measurements in data/pairs.
 
     The estimate is used if no earlier run shows the noise. The committed measurements are pairs (two arms measured at
     once) of other variants under other loads. Only one number may be of the variant itself: the noise of CPU time per
@@ -265,18 +270,16 @@ def select_committed_noise(target: str, variants: Iterable[str], points: Sequenc
         points: The load points.
 
     """
-    noise: list[Noise] = []
-    committed = list_committed_noise()
+    committed = list(list_committed_noise())
     for variant, point in product(variants, points):
         for deviation in (candidate for candidate in committed if candidate.load == point.scheme):
             sd, pilot = deviation.sd, deviation.rounds
             component = levels.find_components(target, {variant}, deviation.scheme) if deviation.scheme else None
             if component is not None and deviation.metric == "cpu_per_request":
                 sd, pilot = levels.compute_sd(component, point.generations, point.duration_s, point.singly)
-            noise.append(
-                Noise(variant, point.name, deviation.metric, deviation.scheme, None, None, sd, pilot, None, False, 0, 0)
+            yield Noise(
+                variant, point.name, deviation.metric, deviation.scheme, None, None, sd, pilot, None, False, 0, 0
             )
-    return noise
 
 
 # -- fresh bring-ups -----------------------------------------------------------------------------------------
@@ -308,10 +311,11 @@ def leaving_loads(samples: Iterable[Sample]) -> dict[VariantLoad, float]:
         LEAST_SAMPLES valid solo samples (measured alone) are included.
 
     """
-    shares: dict[VariantLoad, list[float | None]] = {}
-    for sample in samples:
-        if sample.valid and sample.pair is None and sample.point.disturbance is None:
-            shares.setdefault((sample.variant, _strip_name(sample.point)), []).append(share_left(sample))
+    shares = group_values(
+        ((sample.variant, _strip_name(sample.point)), share_left(sample))
+        for sample in samples
+        if sample.valid and sample.pair is None and sample.point.disturbance is None
+    )
     least = {
         load: min(share or 0.0 for share in lefts) for load, lefts in shares.items() if len(lefts) >= LEAST_SAMPLES
     }
@@ -413,9 +417,11 @@ def _find_part_left(slot: Slot, load: VariantLoad) -> float:
     """
     variant, known_load = load
     point = _strip_name(slot.point)
-    if slot.arm.variant != variant or point.connections < known_load.connections:
-        return 0.0
-    if point.model_copy(update={name: getattr(known_load, name) for name in MAY_DIFFER}) != known_load:
+    if (
+        slot.arm.variant != variant
+        or point.connections < known_load.connections
+        or point.model_copy(update={name: getattr(known_load, name) for name in MAY_DIFFER}) != known_load
+    ):
         return 0.0
     lasts_s, known_s = (timed.duration_s + timed.warmup_s for timed in (point, known_load))
     return min(1.0, lasts_s / known_s) * (0.5 if slot.against else 1.0)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from lab.analysis.aggregate.cells import ArmCell
 from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.base.grouping import group_values
 from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
 from lab.stats.units import format_rate
@@ -109,11 +110,11 @@ def _find_ends(points: Sequence[LoadPoint]) -> tuple[LoadPoint, LoadPoint] | Non
 
     The result is None if the highest rate is less than LEAST_SPREAD times the lowest, or if no load has a rate.
     """
-    alike: dict[LoadPoint, list[tuple[float, LoadPoint]]] = {}
-    for point in points:
-        if point.rate_rps is not None and point.disturbance is None:
-            load = point.model_copy(update={"name": "", "rate_rps": None, "duration_s": 1.0})
-            alike.setdefault(load, []).append((point.rate_rps, point))
+    alike = group_values(
+        (point.model_copy(update={"name": "", "rate_rps": None, "duration_s": 1.0}), (point.rate_rps, point))
+        for point in points
+        if point.rate_rps is not None and point.disturbance is None
+    )
     for rates in alike.values():
         low, high = min(rates, key=lambda item: item[0]), max(rates, key=lambda item: item[0])
         if high[0] >= LEAST_SPREAD * low[0]:
@@ -130,18 +131,16 @@ def _compute_cost(low: SummaryRow, high: SummaryRow) -> Iterator[RateCost]:
 
     """
     pairs = [row.pair for row in (low, high) if row.pair is not None and _is_decided_by_pair(row)]
-    own = _fit_lines(*(pair.own for pair in pairs)) if len(pairs) == 2 else _fit_lines(low.cell, high.cell)
-    base: Mapping[int, Line] = {}
     if len(pairs) == 2:
-        base = _fit_lines(*(pair.base for pair in pairs))
-    elif low.base is not None and high.base is not None:
-        base = _fit_lines(low.base, high.base)
+        own, base = _fit_lines(*(pair.own for pair in pairs)), _fit_lines(*(pair.base for pair in pairs))
+    else:
+        own = _fit_lines(low.cell, high.cell)
+        base = _fit_lines(low.base, high.base) if low.base and high.base else dict[int, Line]()
     if not own:
         return
     rates = (low.point.rate_rps or 0.0, high.point.rate_rps or 0.0)
     idle, marginal = (_estimate(own, {}, place) for place in (0, 1))
     changes = [_estimate(own, base, place) for place in (0, 1)] if own.keys() & base.keys() else [None, None]
-    assert idle is not None and marginal is not None
     yield RateCost(low.arm.name, low.arm.baseline or "", rates, idle, marginal, *changes)
 
 
@@ -179,7 +178,6 @@ def _estimate(own: Mapping[int, Line], base: Mapping[int, Line], place: int) -> 
 
     """
     blocks = sorted(own.keys() & base.keys()) if base else sorted(own)
-    zero = (0.0, 0.0)
     return stats.estimate_difference(
-        [own[block][place] for block in blocks], [base.get(block, zero)[place] for block in blocks]
+        [own[block][place] for block in blocks], [base.get(block, (0.0, 0.0))[place] for block in blocks]
     )

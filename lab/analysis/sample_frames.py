@@ -67,11 +67,12 @@ def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
         latency: The latency histogram of the sample; None without latencies.
 
     """
-    row: Row = {"run": run, "sample": sample.id, "point": sample.point.name, "valid": sample.valid}
-    row |= {f"point_{name}": getattr(sample.point, name) for name in LoadPoint.model_fields if name != "name"}
     point, disruption = sample.point, sample.point.disturbance
-    row |= {"point_routes": str(point.routes), "point_subject": "; ".join(point.subject)}
+    row: Row = {"run": run, "sample": sample.id, "point": point.name, "valid": sample.valid}
+    row |= {f"point_{name}": getattr(point, name) for name in LoadPoint.model_fields if name != "name"}
     row |= {
+        "point_routes": str(point.routes),
+        "point_subject": "; ".join(point.subject),
         "point_answers": " ".join(map(str, point.answers)),
         "point_disturbance": disruption and disruption.model_dump_json(),
         "point_traffic": point.traffic and point.traffic.digest,
@@ -83,8 +84,12 @@ def flatten_sample(run: str, sample: Sample, latency: Histogram | None) -> Row:
             row |= _flatten(name, value or {}, row) if name != "errors" else {}
         elif name not in ("id", "point"):
             row[name] = value
-    row |= {"argv": shlex.join(sample.argv), "notes": "; ".join(sample.notes)}
-    row |= {"goodput_rps": sample.goodput_rps, "cpu_per_request_s": sample.cpu_per_request_s}
+    row |= {
+        "argv": shlex.join(sample.argv),
+        "notes": "; ".join(sample.notes),
+        "goodput_rps": sample.goodput_rps,
+        "cpu_per_request_s": sample.cpu_per_request_s,
+    }
     if latency is None:
         return row | dict.fromkeys(LATENCIES)
     latencies = [*(latency.quantile_s(share) for share in QUANTILES.values()), latency.maximum_s]
@@ -108,9 +113,9 @@ def _flatten(prefix: str, nested: Mapping[str, Any], taken: Row) -> Row:
     for key, value in nested.items():
         if isinstance(value, BaseModel):
             flat |= _flatten(f"{prefix}_{key}", value.model_dump(), taken)
-            continue
-        name = re.sub(r"\W", "_", f"{prefix}_{key}", flags=re.ASCII)
-        flat[f"{prefix}_{key}" if name in taken or name in flat else name] = value
+        else:
+            name = re.sub(r"\W", "_", f"{prefix}_{key}", flags=re.ASCII)
+            flat[f"{prefix}_{key}" if name in taken or name in flat else name] = value
     return flat
 
 
@@ -122,12 +127,11 @@ def _list_columns() -> dict[str, Kind | None]:
     kinds: dict[str, Kind | None] = dict.fromkeys(["run", "sample"])
     for name, field in Sample.model_fields.items():
         if name == "point":
-            fields = {
-                key: _choose_kind(key, point_field.annotation)
+            kinds |= {"point": None} | {
+                f"point_{key}": _choose_kind(key, point_field.annotation)
                 for key, point_field in LoadPoint.model_fields.items()
                 if key != "name"
             }
-            kinds |= {"point": None} | {f"point_{key}": kind for key, kind in fields.items()}
         elif name == "errors":
             kinds |= dict.fromkeys((f"errors_{kind}" for kind in ERRORS), pl.Int64)
         elif name not in ("id", "usage", "busy", "counters", "gauges", "outcome", "tls"):

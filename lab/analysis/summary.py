@@ -225,17 +225,16 @@ def _list_places(cells: Cells, disturbed: bool) -> list[tuple[Arm, LoadPoint]]:
     (A/A), if there is one. An arm that is not planned at a point has no row there.
     """
     arms = {arm.name: arm for arm in cells.plan.arms}
-    ranked: list[tuple[int, int, bool, Arm]] = []
-    for arm in arms.values():
-        # an A/A arm follows the arm it repeats
+
+    def rank(arm: Arm) -> tuple[int, int, bool]:
+        """Return the key by which arms are sorted; an A/A arm follows the arm that it repeats."""
         first = arms.get(arm.baseline or "", arm) if arm.role == "again" else arm
-        rank = {"reference": 0, "variant": 2}.get(first.role, 1)
-        ranked.append((rank, list(arms).index(first.name), first is not arm, arm))
-    ranked.sort(key=lambda entry: entry[:3])
+        return {"reference": 0, "variant": 2}.get(first.role, 1), list(arms).index(first.name), first is not arm
+
     points = [point for point in cells.plan.points if point.has_outcome is disturbed]
     return [
         (arm, point)
         for point in sorted(points, key=lambda point: point.control)
-        for *_, arm in ranked
+        for arm in sorted(arms.values(), key=rank)
         if cells.at(arm.name, point).planned or cells.pair(arm.name, point)
     ]

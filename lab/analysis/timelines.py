@@ -55,8 +55,8 @@ Single probes and transfers have figures for themselves.
 """
 
 
-def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: pl.Series | None = None) -> pl.DataFrame:
-    """Count a sample's requests in bins of time: rates, latencies, and failures by kind.
+def bins(requests: pl.DataFrame, zero_s: float, right: pl.Series | None = None) -> pl.DataFrame:
+    """Count a sample's requests in bins of 100 ms: rates, latencies, and failures by kind.
 
     There is a row with the columns of BINS_SCHEMA for each bin, from the first due request to the last answer. Empty
     bins have rates of 0.
@@ -64,7 +64,6 @@ def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: p
     Args:
         requests: The log of requests.
         zero_s: The moment from which times are counted, in seconds since the epoch.
-        width_s: The width of a bin in seconds.
         right: For each request, whether it got a right answer (`lab.records.outcomes.mark_right_answers`). All others
             count as failed. If it is None, all requests without a good answer do.
 
@@ -74,48 +73,46 @@ def bins(requests: pl.DataFrame, zero_s: float, width_s: float = BIN_S, right: p
     failed = pl.when(pl.col("right")).then(None).when(pl.col("error") != "").then(pl.col("error"))
     well = good(requests)
     timed = requests.with_columns(well, right=well if right is None else right).with_columns(
-        due=_locate_bin("due_s", zero_s, width_s),
-        done=_locate_bin("done_s", zero_s, width_s),
+        due=_locate_bin("due_s", zero_s),
+        done=_locate_bin("done_s", zero_s),
         failed=failed.otherwise(pl.lit("status")),
         latency_s=pl.when(pl.col("good")).then(pl.col("done_s") - pl.col("due_s")),
     )
     first, last = timed.select(pl.min("due"), pl.max("done").alias("last")).row(0)
     every = pl.DataFrame({"bin": range(first, max(first, last) + 1)}, schema={"bin": pl.Int64})
     by_due = timed.group_by(pl.col("due").alias("bin")).agg(
-        due_rps=pl.len() / width_s,
+        due_rps=pl.len() / BIN_S,
         p50_s=pl.col("latency_s").median(),
         max_s=pl.col("latency_s").max(),
         **{kind: (pl.col("failed") == kind).sum() for kind in FAILED},
     )
-    by_done = timed.filter("good").group_by(pl.col("done").alias("bin")).agg(good_rps=pl.len() / width_s)
+    by_done = timed.filter("good").group_by(pl.col("done").alias("bin")).agg(good_rps=pl.len() / BIN_S)
     counts = ["due_rps", "good_rps", *FAILED]
     return (
         every.join(by_due, on="bin", how="left")
         .join(by_done, on="bin", how="left")
-        .with_columns(pl.col(counts).fill_null(0), t_s=pl.col("bin") * width_s)
+        .with_columns(pl.col(counts).fill_null(0), t_s=pl.col("bin") * BIN_S)
         .sort("bin")
         .select(*BINS_SCHEMA)
         .cast(BINS_SCHEMA)  # type: ignore[arg-type]
     )
 
 
-def _locate_bin(column: str, zero_s: float, width_s: float) -> pl.Expr:
+def _locate_bin(column: str, zero_s: float) -> pl.Expr:
     # A millionth of a bin is added: a time exactly at a bin's begin must not fall into the bin before by rounding.
-    return ((pl.col(column) - zero_s) / width_s + 1e-6).floor().cast(pl.Int64)
+    return ((pl.col(column) - zero_s) / BIN_S + 1e-6).floor().cast(pl.Int64)
 
 
 def find_range(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return, for each moment, the smallest and the largest rate of good answers among several blocks (repetitions).
 
     Args:
-        frames: The bins (`bins`) of each block, with times from the same moment of the load.
+        frames: The bins (`bins`) of each block, at least one, with times from the same moment of the load.
 
     Returns:
         Columns `t_s`, `low_rps` and `high_rps`, for the bins that every block has.
 
     """
-    if not frames:
-        return pl.DataFrame(schema={"t_s": pl.Float64, "low_rps": pl.Float64, "high_rps": pl.Float64})
     every = pl.concat([frame.select(pl.col("t_s").round(6), "good_rps") for frame in frames])
     grouped = every.group_by("t_s").agg(low_rps=pl.min("good_rps"), high_rps=pl.max("good_rps"), blocks=pl.len())
     return grouped.filter(pl.col("blocks") == len(frames)).drop("blocks").sort("t_s")
@@ -157,8 +154,12 @@ def probes(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
         The columns of PROBES_SCHEMA; probes without a duration are left out.
 
     """
-    recorded = happenings.list_probes(events).with_columns(t_s=pl.col("at_s") - zero_s)
-    return recorded.drop_nulls("took_s").select(*PROBES_SCHEMA)
+    return (
+        happenings.list_probes(events)
+        .with_columns(t_s=pl.col("at_s") - zero_s)
+        .drop_nulls("took_s")
+        .select(*PROBES_SCHEMA)
+    )
 
 
 def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
@@ -176,5 +177,8 @@ def transfers(events: pl.DataFrame, zero_s: float) -> pl.DataFrame:
 
     """
     until_s = pl.col("at_s") - zero_s
-    recorded = happenings.list_transfers(events).with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
-    return recorded.select(*TRANSFERS_SCHEMA)
+    return (
+        happenings.list_transfers(events)
+        .with_columns(from_s=until_s - pl.col("took_s"), until_s=until_s)
+        .select(*TRANSFERS_SCHEMA)
+    )

@@ -152,3 +152,18 @@ def refuse_if(condition: object, place: str, fault: str, remedy: str = "", what:
     """
     if condition:
         raise NotMeasurableError(what, place, fault, remedy) if what else UsageError(place, fault, remedy)
+
+
+def refuse_first(*rules: tuple[object, str, str, str]) -> None:
+    """Raise UsageError for the first of several rules that is broken; without a broken rule do nothing.
+
+    Args:
+        rules: For each rule: whether it is broken (any value; only its truth counts), and the place, the fault and the
+            remedy of the error.
+
+    Raises:
+        UsageError: A rule is broken.
+
+    """
+    for broken, place, fault, remedy in rules:
+        refuse_if(broken, place, fault, remedy)

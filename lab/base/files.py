@@ -5,6 +5,7 @@ A failed write inside `writing` becomes an error that names the file and a remed
 
 from __future__ import annotations
 
+import csv
 import errno
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from lab.base.errors import LabError, MeasuringError, UsageError
+from lab.base.errors import MeasuringError, UsageError, refuse_if
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,8 +53,6 @@ def writing(place: Path, setting: str = "LAB_RUNS") -> Iterator[None]:
     """
     try:
         yield
-    except LabError:
-        raise
     except OSError as error:
         remedies = {
             errno.ENOSPC: "free some disk space, then go on with --resume",
@@ -135,13 +134,8 @@ def check_writable(folder: Path, need_bytes: int, setting: str = "LAB_RUNS") -> 
             f"cannot be written: {error.strerror}",
             f"make it writable, or set {setting} to a folder that is",
         ) from None
-    if free < need_bytes:
-        have, need = f"{free / 1e6:.0f} MB", f"{need_bytes / 1e6:.0f} MB"
-        raise UsageError(
-            str(folder),
-            f"{have} free, this may need {need}",
-            f"free some space, or set {setting} to a folder with more",
-        )
+    fault = f"{free / 1e6:.0f} MB free, this may need {need_bytes / 1e6:.0f} MB"
+    refuse_if(free < need_bytes, str(folder), fault, f"free some space, or set {setting} to a folder with more")
 
 
 def read_record(path: Path, model: type[Model], remedy: str, context: Mapping[str, Any] | None = None) -> Model:
@@ -257,6 +251,12 @@ def read_text_if_readable(path: Path | str) -> str:
         return Path(path).read_text(errors="replace")
     except OSError:
         return ""
+
+
+def read_tsv(path: Path) -> list[dict[str, str]]:
+    """Read a table of tab-separated texts, and return its rows, each as column → text; a missing cell is empty."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval=""))
 
 
 def runs_folder() -> Path:

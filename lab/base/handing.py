@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 
 DESCRIPTOR_VARIABLE = "LAB_HANDED"
 """The environment variable that holds the numbers of the inherited descriptors, separated by commas."""
@@ -55,10 +55,9 @@ def read_once(path: str, reader: str, variable: str = DESCRIPTOR_VARIABLE) -> by
     if descriptors := _list_descriptors(variable):
         os.environ[variable] = ",".join(map(str, descriptors[1:]))
         return os.pread(descriptors[0], os.fstat(descriptors[0]).st_size, 0)
-    if path == STDIN and sys.stdin is None:  # `<&-`
-        raise UsageError("standard input", "is closed", f"send it the file: … | {reader}")
-    if path == STDIN and sys.stdin.isatty():
-        raise UsageError(path, "is the terminal", f"send it the file: … | {reader}")
+    remedy = f"send it the file: … | {reader}"
+    refuse_if(path == STDIN and sys.stdin is None, "standard input", "is closed", remedy)  # `<&-`
+    refuse_if(path == STDIN and sys.stdin.isatty(), path, "is the terminal", remedy)
     try:
         if path == STDIN:
             return sys.stdin.buffer.read()

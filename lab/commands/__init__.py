@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
 from lab.base.quantities import parse_share, whole_number_in
 from lab.model.names import OUTPUT_WIDTH
 
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from lab.experiments.bench.request import Resolve
     from lab.report.grid import Part
 
-RunVerb = Callable[[argparse.Namespace, Console], int]
+Options = argparse.Namespace
+"""The options and arguments of one command line, as attributes."""
+RunVerb = Callable[[Options, Console], int | None]
 """The type of functions that run a verb: they take the options and the console of stderr, and return the exit status.
 
-Answers go to stdout.
+A verb that can only succeed or raise an error returns None, which stands for the status 0. Answers go to stdout.
 """
 Arguments = Mapping[str, Mapping[str, Any]]
 """The arguments of a verb, each with the keyword arguments of argparse's `add_argument`.
@@ -52,7 +54,6 @@ class Verb:
         words: The subcommands by name.
         metavar: The placeholder for a subcommand in the help, such as `CLUSTER`.
         more: Further keyword arguments for the constructor of the verb's argparse parser.
-        add: A function that adds further arguments to this parser; None if there are none.
         examples: Complete commands that the help shows at its end.
 
     """
@@ -64,7 +65,6 @@ class Verb:
     words: Mapping[str, Verb] = field(default_factory=dict[str, "Verb"])
     metavar: str = ""
     more: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    add: Callable[[argparse.ArgumentParser], None] | None = None
     examples: Sequence[str] = ()
 
 
@@ -114,10 +114,9 @@ def fraction(place: str, text: str) -> float:
     value = parse_share(text)
     if value is None:
         raise UsageError(place, f"expected a share, got '{text}'", "as 5% or 0.05")
-    if not 0 < value < 1:
-        is_percent = "%" not in text and 1 <= value < 100
-        near = f"did you mean {text.strip()}%?" if is_percent else "more than 0 and less than 100%, as 5% or 0.05"
-        raise UsageError(place, f"{text} is no share of that kind", near)
+    is_percent = "%" not in text and 1 <= value < 100
+    near = f"did you mean {text.strip()}%?" if is_percent else "more than 0 and less than 100%, as 5% or 0.05"
+    refuse_if(not 0 < value < 1, place, f"{text} is no share of that kind", near)
     return value
 
 
@@ -231,22 +230,39 @@ MEASURING = (*TARGETED, "--blocks", "--seed", "--plan", "--json")
 """The arguments of every verb that measures a run."""
 
 
-def refuse_blocks_with_resolve(options: argparse.Namespace) -> None:
+def refuse_blocks_with_resolve(options: Options) -> None:
     """Raise an error if both `--blocks` and `--resolve` are given, since both determine the number of blocks.
 
     Raises:
         UsageError: Both are given.
 
     """
-    if options.resolve and options.blocks:
-        raise UsageError("--resolve", "chooses the number of blocks that --blocks names", "leave one of them out")
+    fault = "chooses the number of blocks that --blocks names"
+    refuse_if(options.resolve and options.blocks, "--resolve", fault, "leave one of them out")
+
+
+def refuse_given(options: Options, names: Iterable[str], fault: str, remedy: str = "leave it out") -> None:
+    """Raise an error about the first of some options that the user has given, such as one that another option excludes.
+
+    Args:
+        options: The parsed options.
+        names: The names of the options to refuse.
+        fault: The fault, in words that follow the option's name.
+        remedy: The advice for the user.
+
+    Raises:
+        UsageError: One of the options is given. One with the value None, False, 0 or an empty list counts as not given.
+
+    """
+    for name in names:
+        refuse_if(getattr(options, name), f"--{name.replace('_', '-')}", fault, remedy)
 
 
 RESUME_OPTIONS = ("argv", "verb", "resume", "target", "context", "plan", "json", "markdown")
 """The names of options that may be given together with `--resume`, because they do not change what is measured."""
 
 
-def given_options(options: argparse.Namespace) -> dict[str, Any]:
+def given_options(options: Options) -> dict[str, Any]:
     """Return the options that the user has given, as name → value: those whose value is not None, False or an empty list.
 
     So an option with another default, such as `--sweep` in some verbs, always counts as given.
@@ -256,12 +272,12 @@ def given_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def new_run_options(options: argparse.Namespace) -> set[str]:
+def new_run_options(options: Options) -> set[str]:
     """Return the names of the given options that define a new run, and so cannot be combined with `--resume`."""
     return given_options(options).keys() - RESUME_OPTIONS
 
 
-def command_for_record(options: argparse.Namespace, names: str = "") -> tuple[str, ...]:
+def command_for_record(options: Options, names: str = "") -> tuple[str, ...]:
     """Return the command line in a standard form, to store it in a run's record.
 
     The order is: options with a value, flags, positional arguments. `--context` (the name of the cluster) is left out,
@@ -344,7 +360,7 @@ def print_lines(console: Console, lines: Iterable[str | Text], most: int | None,
 
 
 def print_answer(
-    options: argparse.Namespace,
+    options: Options,
     page: Callable[[], Sequence[Part]],
     as_json: Callable[[], str],
     footer: Iterable[str] = (),

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
 from lab.base.quantities import whole_number_in
-from lab.commands import KNEE, MEASURING, RESUME, SWEEPS_HELP, Verb, new_run_options, print_answer, variant_name
+from lab.commands import (
+    KNEE,
+    MEASURING,
+    RESUME,
+    SWEEPS_HELP,
+    Options,
+    Verb,
+    new_run_options,
+    print_answer,
+    variant_name,
+)
 from lab.commands.measuring import enter_target, plan_and_measure, target_of
 from lab.model.sweeps import DEFAULT_SWEEP
 
@@ -21,21 +31,20 @@ BLOCKS = 10
 NULLS, NULLS_MOST = 1, 20
 
 
-def _run_aa(options: argparse.Namespace, talk: Console) -> int:
+def _run_aa(options: Options, talk: Console) -> int:
     from lab.model.variants.naming import is_variant
     from lab.records.store import RunStore, run_names
 
     name = options.subject  # a variant has no slash in its name, and takes precedence over a run
     is_run = name and ("/" in name or (not is_variant(name) and name in run_names()))
-    stored = name if is_run else None
-    if stored or options.resume:
+    if is_run or options.resume:
         extra = new_run_options(options) - {"subject"}
-        target_given = stored and (options.target or options.plan or options.resume)
-        if extra or target_given or (options.subject and options.subject != stored):
+        target_given = is_run and (options.target or options.plan or options.resume)
+        if extra or target_given or (name and not is_run):
             verb = "goes on with" if options.resume else "prints"
             raise UsageError("aa", f"one run is named: it {verb} what that one has", "leave everything else out")
-    if stored:
-        return _print(options, _require_pair(RunStore.open(stored)))
+    if is_run:
+        return _print(options, _require_pair(RunStore.open(name)))
     if options.sweep is not None:
         from lab.records.sweep_files import load_sweep
 
@@ -62,8 +71,7 @@ def _run_aa(options: argparse.Namespace, talk: Console) -> int:
         knee=options.knee,
         k6_out=options.k6_out,
     )
-    store = plan_and_measure(options, talk, target, request, "subject", "aa")
-    return store if isinstance(store, int) else _print(options, store)
+    return plan_and_measure(options, talk, target, request, "subject", partial(_print, options), "aa")
 
 
 def _require_pair(run: RunStore) -> RunStore:
@@ -82,7 +90,7 @@ def _require_pair(run: RunStore) -> RunStore:
     return run
 
 
-def _print(options: argparse.Namespace, run: RunStore) -> int:
+def _print(options: Options, run: RunStore) -> int:
     from lab.analysis import rerun
     from lab.analysis.noise import list_aa_variants
     from lab.analysis.past import past_of
@@ -120,17 +128,16 @@ def _choose_example(report: Report) -> NextMeasurement:
     base = next((noise.variant for noise in report.judged), list_aa_variants(report.record.arms)[0])
     points, load = report.record.points, rerun.load(report.record)
     noises = [noise for noise in report.noises if noise.variant == base]
-    overlays = [overlay for name in variant_names() if (overlay := load_overlay(name)).baseline == base]
-    for overlay in sorted(overlays, key=lambda overlay: overlay.study is None):  # published advice comes first
-        if len(overlay.own_knobs) != 1:
-            continue
+    overlays = [overlay for overlay in map(load_overlay, variant_names()) if overlay.baseline == base]
+    single = [overlay for overlay in overlays if len(overlay.own_knobs) == 1]
+    for overlay in sorted(single, key=lambda overlay: overlay.study is None):  # published advice comes first
         knob = load_knob(overlay.own_knobs[0])
         metric = overlay.primary_metric or knob.primary_metric
         judged = select_judged_noise(noises, points, metric)
         if knob.sweep == report.record.sweep and not knob.needs and judged:
             return NextMeasurement(f"just bench {overlay.name}{load} --resolve {{}}", tuple(judged))
-    metric = next((noise.metric for noise in noises if not noise.why and noise.metric == "cpu_per_request"), None)
-    metric = metric or next((noise.metric for noise in noises if not noise.why), "cpu_per_request")
+    metrics = [noise.metric for noise in noises if not noise.why]
+    metric = "cpu_per_request" if "cpu_per_request" in metrics or not metrics else metrics[0]
     command = f"just bench {base}+KNOB{load} --resolve {{}},{metric}"
     return NextMeasurement(command, tuple(select_judged_noise(noises, points, metric, asked=True)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
-from lab.commands import MEASURING, Verb, command_for_record, new_run_options, print_answer, variant_name
+from lab.base.errors import refuse_first
+from lab.commands import MEASURING, Options, Verb, command_for_record, new_run_options, print_answer, variant_name
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
@@ -19,6 +18,7 @@ from lab.commands.measuring import (
     measure,
     print_plan,
     print_plan_line,
+    print_plan_lines,
     probe_trials,
     resume_command,
 )
@@ -30,16 +30,25 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-def _run_ablate(options: argparse.Namespace, talk: Console) -> int:
+def _run_ablate(options: Options, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore
     from lab.experiments.ablation.plan import knobs_of
     from lab.studies.study_files import resolve_variants
 
-    if options.resume and (options.target or new_run_options(options) - {"variant"}):
-        fault = "--resume goes on with the ablation's own knobs, target, blocks and seed"
-        raise UsageError("ablate", fault, "leave them out")
-    if not options.resume and not options.subject:
-        raise UsageError("ablate", "no study or variant named", "`just list` shows them; try `just ablate keepalive`")
+    refuse_first(
+        (
+            options.resume and (options.target or new_run_options(options) - {"variant"}),
+            "ablate",
+            "--resume goes on with the ablation's own knobs, target, blocks and seed",
+            "leave them out",
+        ),
+        (
+            not options.resume and not options.subject,
+            "ablate",
+            "no study or variant named",
+            "`just list` shows them; try `just ablate keepalive`",
+        ),
+    )
     if options.resume:
         store = AblationStore.open(options.resume)
         return _measure_runs(options, talk, enter_target(options, store.record.target), store)
@@ -49,7 +58,7 @@ def _run_ablate(options: argparse.Namespace, talk: Console) -> int:
 
 
 def ablate(
-    options: argparse.Namespace,
+    options: Options,
     talk: Console,
     target: Target,
     subject: str,
@@ -86,7 +95,7 @@ def ablate(
 
 
 def _measure_runs(
-    options: argparse.Namespace,
+    options: Options,
     talk: Console,
     target: Target,
     store: AblationStore,
@@ -142,29 +151,23 @@ def _print_plan(talk: Console, store: AblationStore, ready: Sequence[ReadyRun]) 
         print_plan_line(
             talk, "knob", f"{step.knob}: {step.metric} in {step.sweep}{base}: {' and '.join(how) or 'not'}{reasons}"
         )
-    for note in record.notes:
-        print_plan_line(talk, "note", note)
+    print_plan_lines(talk, (("note", note) for note in record.notes))
     total_s = 0.0
     for number, run in enumerate(ready, 1):
-        for head, text in describe_left_out(run.planned.not_measurable):
-            print_plan_line(talk, head, text)
-        if run.prepared is None:
-            print_plan_line(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep}: nothing measurable here")
-            continue
-        plan, done = run.prepared.plan, done_samples(run.run)
-        left_s = run.prepared.design.duration_s * (1 - done / len(plan.slots))
-        total_s += left_s
-        arms = len([arm for arm in plan.arms if arm.role != "reference"])
-        text = f"{run.planned.sweep}: {arms} arms, {len(plan.points)} points, {plan.blocks} blocks, {len(plan.slots)} samples"
-        print_plan_line(
-            talk,
-            f"run {number}/{len(ready)}",
-            f"{text}{f', {done} done' if done else ''}, about {format_duration(left_s)}",
-        )
+        print_plan_lines(talk, describe_left_out(run.planned.not_measurable))
+        text = "nothing measurable here"
+        if run.prepared is not None:
+            plan, done = run.prepared.plan, done_samples(run.run)
+            left_s = run.prepared.design.duration_s * (1 - done / len(plan.slots))
+            total_s += left_s
+            arms = len([arm for arm in plan.arms if arm.role != "reference"])
+            size = f"{arms} arms, {len(plan.points)} points, {plan.blocks} blocks, {len(plan.slots)} samples"
+            text = f"{size}{f', {done} done' if done else ''}, about {format_duration(left_s)}"
+        print_plan_line(talk, f"run {number}/{len(ready)}", f"{run.planned.sweep}: {text}")
     print_plan_line(talk, "duration", f"about {format_duration(total_s)} in all\n")
 
 
-def print_ablation(options: argparse.Namespace, store: AblationStore) -> int:
+def print_ablation(options: Options, store: AblationStore) -> int:
     """Print the settings of an ablation, ranked by their effects.
 
     Returns:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import refuse_first, refuse_if, refuse_unknown
 from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
     KNEE,
@@ -17,10 +16,12 @@ from lab.commands import (
     RESUME,
     SWEEPS_HELP,
     VARIANT,
+    Options,
     Verb,
     command_for_record,
     new_run_options,
     refuse_blocks_with_resolve,
+    refuse_given,
     variant_name,
 )
 from lab.commands.ablate import ablate
@@ -32,6 +33,7 @@ from lab.commands.measuring import (
     print_and_write_result,
     print_plan,
     print_plan_line,
+    print_plan_lines,
     probe_trials,
     resume_command,
     target_of,
@@ -63,26 +65,21 @@ _NEW_RUN_OPTIONS = {
 """The reasons why an option does not go with --resume, and why it does not go with --config."""
 
 
-def _run_bench(options: argparse.Namespace, talk: Console) -> int:
+def _run_bench(options: Options, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
 
     refuse_blocks_with_resolve(options)
-    for name, (with_resume, with_config) in _NEW_RUN_OPTIONS.items():
-        if getattr(options, name) is not None and (options.resume or options.config):
-            raise UsageError(f"--{name}", with_resume if options.resume else with_config, "leave it out")
-    if options.resume and new_run_options(options) - {"config"}:
-        fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
-        raise UsageError("bench", fault, "leave them out")
-    if options.sustained and options.config:
-        fault = "every key is measured in the sweep of its own hypothesis, at the length that stands there"
-        raise UsageError("--sustained", fault, "leave it out")
+    if options.resume or options.config:
+        for name, (with_resume, with_config) in _NEW_RUN_OPTIONS.items():
+            refuse_given(options, [name], with_resume if options.resume else with_config)
+    fault = "--resume goes on with the run's own variants, sweep, blocks, seed and outputs of k6"
+    refuse_if(options.resume and new_run_options(options) - {"config"}, "bench", fault, "leave them out")
     if options.config:
         return _bench_config(options, talk)
-    if options.whole or options.only:
-        place = "--whole" if options.whole else "--only"
-        raise UsageError(place, "chooses what of a file is measured, and no file is given", "add --config FILE")
-    if not options.variants and not options.resume:
-        raise UsageError("bench", "no variant named", "`just list` shows them; try `just bench ingress-nginx`")
+    fault = "chooses what of a file is measured, and no file is given"
+    refuse_given(options, ["whole", "only"], fault, "add --config FILE")
+    remedy = "`just list` shows them; try `just bench ingress-nginx`"
+    refuse_if(not options.variants and not options.resume, "bench", "no variant named", remedy)
     if options.against is not None:
         load_variant(options.against)  # complain before anything starts
     with hand_over_traffic(options) as made:
@@ -104,11 +101,10 @@ def _run_bench(options: argparse.Namespace, talk: Console) -> int:
         sustained=options.sustained,
         only=tuple(options.points.split(",")) if options.points else (),
     )
-    store = plan_and_measure(options, talk, target, request, "variants")
-    return store if isinstance(store, int) else print_and_write_result(options, store)
+    return plan_and_measure(options, talk, target, request, "variants", partial(print_and_write_result, options))
 
 
-def _bench_config(options: argparse.Namespace, talk: Console) -> int:
+def _bench_config(options: Options, talk: Console) -> int:
     """Measure the effects of the settings in a user's configuration file: of all together, and of each key alone.
 
     This is an ablation whose settings are the keys of the file (`--config`). With `--whole` only the whole file is
@@ -121,14 +117,32 @@ def _bench_config(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.ablation.folder import find_unmeasurable
     from lab.experiments.configmap import knobs, reading, split
 
-    if options.k6_out:
-        fault = "--config measures many runs, of which none keeps k6's own output"
-        raise UsageError("--k6-out", fault, "leave it out")
-    if options.variants or options.sweep or options.resume:
-        fault = "--config measures each of its keys against the shipped default, in the load that could show it"
-        raise UsageError("bench", fault, "leave variants and --sweep out; go on with `just ablate --resume`")
-    if options.whole and options.only:
-        raise UsageError("--whole", "measures the whole file, and --only measures some keys", "leave one of them out")
+    refuse_first(
+        (
+            options.sustained,
+            "--sustained",
+            "every key is measured in the sweep of its own hypothesis, at the length that stands there",
+            "leave it out",
+        ),
+        (
+            options.k6_out,
+            "--k6-out",
+            "--config measures many runs, of which none keeps k6's own output",
+            "leave it out",
+        ),
+        (
+            options.variants or options.sweep or options.resume,
+            "bench",
+            "--config measures each of its keys against the shipped default, in the load that could show it",
+            "leave variants and --sweep out; go on with `just ablate --resume`",
+        ),
+        (
+            options.whole and options.only,
+            "--whole",
+            "measures the whole file, and --only measures some keys",
+            "leave one of them out",
+        ),
+    )
     place = options.config if options.config != STDIN else "standard input"
     reader = piped_command("bench")
     # Complain before anything starts.
@@ -157,43 +171,38 @@ def _bench_config(options: argparse.Namespace, talk: Console) -> int:
     return ablate(options, talk, target, place, command_for_record(options, "variants"), build)
 
 
-def _run_study(options: argparse.Namespace, talk: Console) -> int:
+def _run_study(options: Options, talk: Console) -> int:
     from lab.studies.study_files import list_studies, load_study
 
-    if options.key is None:
-        raise UsageError("study", "no study named", f"known: {', '.join(list_studies())}")
+    refuse_if(options.key is None, "study", "no study named", f"known: {', '.join(list_studies())}")
     refuse_blocks_with_resolve(options)
-    study = load_study(options.key)
+    file = load_study(options.key)
     target = enter_target(options, options.target)
 
     from lab.analysis import rerun
     from lab.experiments import bench
 
-    file = study.file
     request = bench.BenchRequest(
         tuple(file.variants),
         file.quick.sweep if options.quick else file.sweep,
         options.blocks or (file.quick.blocks if options.quick and not options.resolve else None),
         options.seed,
-        label=f"{study.key}-study",
-        study=study.key,
+        label=f"{options.key}-study",
+        study=options.key,
         resolve=options.resolve,
         sustained=options.sustained,
     )
     prepared = bench.prepare(request, target, command_for_record(options, "key"), probe_trials(options, talk))
-    print_plan_line(talk, "study", f"{study.key}: {file.title}")
-    print_plan_line(talk, "question", file.question)
+    print_plan_lines(talk, [("study", f"{options.key}: {file.title}"), ("question", file.question)])
     print_plan(talk, prepared, 0)
     arms = [arm for arm in prepared.plan.arms if arm.role != "reference"]
     duration = format_duration(prepared.design.duration_s)
     place = rerun.place(target.name)
-    quick_form = "" if options.quick else f"; shortened: just study {study.key} --quick{place}"
+    quick_form = "" if options.quick else f"; shortened: just study {options.key} --quick{place}"
     related = {change.question: change.command(options.quick, place) for change in file.changes}
-    for question, command in related.items():
-        print_plan_line(talk, "also", f"{question} {command}")
-    print_plan_line(
-        talk, "in all", f"{len(arms)} arms at {len(prepared.plan.points)} points, about {duration}{quick_form}\n"
-    )
+    print_plan_lines(talk, (("also", f"{question} {command}") for question, command in related.items()))
+    size = f"{len(arms)} arms at {len(prepared.plan.points)} points"
+    print_plan_line(talk, "in all", f"{size}, about {duration}{quick_form}\n")
     if options.plan:
         return answer_plan(options, [(prepared, 0)], related=related)
     store = measure(talk, prepared, None, target, resume_command(options, "bench", prepared.record.id))

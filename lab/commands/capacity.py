@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_first
 from lab.base.quantities import parse_share, whole_number_in
-from lab.commands import Verb, one_of, print_answer, variant_name
+from lab.commands import Options, Verb, one_of, print_answer, variant_name
 
 TLS = ("none", "edge", "passthrough", "reencrypt")
 RESUMPTION = {None: None, "full": False, "resumed": True}
@@ -20,33 +19,42 @@ RATE_FORM = re.compile(r"(\d[\d_,]*(?:\.\d+)?)([kMG]?)", re.ASCII)
 RATE_REMEDY = "requests per second, as 1M, 250k or 12_000"
 
 
-def _run_capacity(options: argparse.Namespace, _talk: Console) -> int:
+def _run_capacity(options: Options, _talk: Console) -> None:
     from lab.analysis.capacity.answer import Wanted, compute_capacity
     from lab.model.pages import PAGES
     from lab.report.json.answers import CAPACITY
     from lab.report.tables.capacity import page
 
     name = options.page if options.page in PAGES else f"{options.page}.bin"
-    if name not in PAGES:
-        raise UsageError("--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES))
-    if options.handshakes not in RESUMPTION:
-        raise UsageError("--handshakes", f"expected full or resumed, got '{options.handshakes}'", "choose one of them")
-    if options.handshakes is not None and (options.tls == "none" or not options.close):
-        remedy = "give it with --close and a --tls other than none"
-        raise UsageError("--handshakes", "is for new TLS connections", remedy)
-    utilisation = parse_share(options.utilisation)
-    if utilisation is None or not SHARE_LEAST <= utilisation <= 1:
-        fault = f'expected a share of the CPU, got "{options.utilisation}"'
-        raise UsageError("--utilisation", fault, "as 70% or 0.7: 1% to 100%")
-    if len(options.run or ()) > 1:
-        raise UsageError("--run", "is given twice", "name one run: an answer goes by one")
-    resumption, run = RESUMPTION[options.handshakes], options.run[0] if options.run else None
+    handshakes, utilisation = options.handshakes, parse_share(options.utilisation) or 0.0
+    refuse_first(
+        (name not in PAGES, "--page", f"unknown page '{options.page}'", did_you_mean(options.page, PAGES)),
+        (
+            handshakes not in RESUMPTION,
+            "--handshakes",
+            f"expected full or resumed, got '{handshakes}'",
+            "choose one of them",
+        ),
+        (
+            handshakes is not None and (options.tls == "none" or not options.close),
+            "--handshakes",
+            "is for new TLS connections",
+            "give it with --close and a --tls other than none",
+        ),
+        (
+            not SHARE_LEAST <= utilisation <= 1,
+            "--utilisation",
+            f'expected a share of the CPU, got "{options.utilisation}"',
+            "as 70% or 0.7: 1% to 100%",
+        ),
+        (len(options.run or ()) > 1, "--run", "is given twice", "name one run: an answer goes by one"),
+    )
+    resumption, run = RESUMPTION[handshakes], options.run[0] if options.run else None
     demand = Wanted(
         parse_rate(options.rate), options.tls, not options.close, name, utilisation, resumption, options.variant
     )
     capacity = compute_capacity(run, demand, options.cores)
     print_answer(options, lambda: page(capacity), lambda: CAPACITY.dumps(capacity))
-    return 0
 
 
 def parse_rate(text: str | None) -> float:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.commands import print_lines
 from lab.model import sweeps
 from lab.model.names import OUTPUT_WIDTH
@@ -89,7 +89,7 @@ def as_json(words: Sequence[str] = ()) -> dict[str, Any]:
         ],
         "knobs": lambda: [knob.model_dump(mode="json") for knob in _knobs()],
         "sweeps": lambda: [{"name": name, **sweep.model_dump(mode="json")} for name, sweep in _sweeps()],
-        "studies": lambda: [{"name": study.key, **study.file.model_dump(mode="json")} for study in _studies()],
+        "studies": lambda: [{"name": key, **file.model_dump(mode="json")} for key, file in _studies()],
     }
     return {kind: [entry for entry in catalog[kind]() if _has_all(str(entry), terms)] for kind in kinds}
 
@@ -166,15 +166,13 @@ def print_list(console: Console, words: Sequence[str] = (), everything: bool = F
         ),
         "studies": (
             ("STUDY", "VARIANTS", "SWEEP", "QUESTION"),
-            lambda: [
-                (study.key, str(len(study.file.variants)), study.file.sweep, study.file.question)
-                for study in _studies()
-            ],
+            lambda: [(key, str(len(file.variants)), file.sweep, file.question) for key, file in _studies()],
         ),
     }
     matches = {kind: [row for row in tables[kind][1]() if _has_all(" ".join(row), terms)] for kind in kinds}
-    if not any(matches.values()):
-        raise UsageError("list", f"nothing has '{' '.join(terms)}' in it", "`just list` alone shows all")
+    refuse_if(
+        not any(matches.values()), "list", f"nothing has '{' '.join(terms)}' in it", "`just list` alone shows all"
+    )
     lines = [", ".join(f"{len(rows)} {kind}" for kind, rows in matches.items() if rows)]
     for kind, rows in matches.items():
         if everything and rows:
@@ -254,11 +252,8 @@ def print_show(console: Console, name: str, everything: bool = False) -> None:
     if patches := variants.openshift_patches(variant):
         # The shell reads the commands in shorter lines, too.
         lines += ["", openshift.snippet(patches).rstrip().replace(" | ", " |\n    ").replace(" -p '", " \\\n    -p '")]
-    if text:
-        lines.append("")
-    else:
-        objects = (f"  {obj['kind']} {obj['metadata']['name']}" for obj in variant.manifests)
-        lines += ["\nobjects", *objects]
+    objects = (f"  {obj['kind']} {obj['metadata']['name']}" for obj in variant.manifests)
+    lines += [""] if text else ["\nobjects", *objects]
     diff = text.splitlines()
     if not everything:
         diff = [
@@ -325,7 +320,7 @@ def readme_studies() -> str:
     """Return the README's table of studies, in Markdown."""
     rows = [
         (f"`{key}`", file.question, str(len(file.variants)), f"`{file.sweep}`", f"`{file.quick.sweep}`")
-        for key, file in ((study.key, study.file) for study in _studies())
+        for key, file in _studies()
     ]
     return render_markdown([make_text_table(("study", "question", "variants", "full", "quick"), rows)])
 
@@ -349,14 +344,17 @@ def readme_disturbances() -> str:
 
     The durations in it are those of the loads alone, without the starts of the systems.
     """
-    rows: list[tuple[str, ...]] = []
-    for name, sweep in _sweeps():
-        points = sweep.load_points
-        if any(point.disturbance is not None for point in points):
-            lasts_s = ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in points)
-            lasts = f"{sweep.blocks} blocks, {format_duration(lasts_s)}"
-            rows.append((f"`{name}`", sweep.title, sweep.question, lasts))
+    rows = [
+        (f"`{name}`", sweep.title, sweep.question, f"{sweep.blocks} blocks, {format_duration(_loads_s(sweep))}")
+        for name, sweep in _sweeps()
+        if any(point.disturbance is not None for point in sweep.load_points)
+    ]
     return render_markdown([make_text_table(("sweep", "what is done", "question", "one variant"), rows)])
+
+
+def _loads_s(sweep: sweeps.Sweep) -> float:
+    """Return how long all loads of a sweep take for one variant, in seconds."""
+    return ARMS * sweep.blocks * sum(point.warmup_s + point.duration_s for point in sweep.load_points)
 
 
 def _overlays() -> list[Overlay]:
@@ -373,8 +371,8 @@ def _sweeps() -> list[tuple[str, sweeps.Sweep]]:
     return [load_sweep(name) for name in sweeps.sweep_names()]
 
 
-def _studies() -> list[study_files.Study]:
-    return [study_files.read_study(key) for key in study_files.list_studies()]
+def _studies() -> list[tuple[str, study_files.StudyFile]]:
+    return [(key, study_files.read_study(key)) for key in study_files.list_studies()]
 
 
 def _print_table(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

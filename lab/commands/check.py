@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
 from rich.console import Console
 
 from lab.base.handing import STDIN, piped_command, read_once
-from lab.commands import Verb, print_page
+from lab.commands import Options, Verb, print_page
 
 
-def _run_check(options: argparse.Namespace, talk: Console) -> int:
+def _run_check(options: Options, talk: Console) -> None:
     from concurrent.futures import ProcessPoolExecutor
 
     from lab.experiments.configmap import reading, split
@@ -27,7 +26,6 @@ def _run_check(options: argparse.Namespace, talk: Console) -> int:
         print(json.dumps(report, indent=1))
     else:
         print_page("check.txt", report=report, refused=f"{split.REFUSED}: ", file=options.file)
-    return 0
 
 
 def _describe_parts(*parts: Any) -> dict[str, Any]:

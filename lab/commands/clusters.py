@@ -10,8 +10,8 @@ from functools import partial
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
-from lab.commands import TARGETED, VARIANT, Verb
+from lab.base.errors import refuse_if
+from lab.commands import TARGETED, VARIANT, Options, Verb
 from lab.commands.measuring import end_on_sigterm, enter_target
 from lab.targets.provision import PROVIDERS, Provider
 
@@ -19,24 +19,17 @@ _CONTEXT = {"remote": " --context my-cluster"}
 """The option that the example of a cluster needs, by the cluster's name."""
 
 
-def _run_up(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
+def _run_up(provider: Provider, options: Options, talk: Console) -> None:
     end_on_sigterm()  # SIGTERM then undoes what was begun, as Ctrl-C does
     provider.up(options, talk)
-    return 0
 
 
-def _run_down(provider: Provider, options: argparse.Namespace, talk: Console) -> int:
-    provider.down(options, talk)
-    return 0
-
-
-def _run_with(options: argparse.Namespace, talk: Console) -> int:
+def _run_with(options: Options, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
     from lab.targets.common.process import run_with_variant
 
-    if not options.command:
-        remedy = "for example: just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'"
-        raise UsageError("with", "no command given", remedy)
+    remedy = "for example: just with ingress-nginx sh -c 'curl -i $LAB_URL/healthz'"
+    refuse_if(not options.command, "with", "no command given", remedy)
     variant = load_variant(options.variant)
     return run_with_variant(enter_target(options, options.target), variant, options.command)
 
@@ -46,9 +39,9 @@ UP = Verb(
     None,
     words={
         name: Verb(
-            provider.ABOUT,
+            provider.about,
             partial(_run_up, provider),
-            add=provider.up_arguments,
+            provider.up_takes,
             examples=(f"just up {name}{_CONTEXT.get(name, '')}",),
         )
         for name, provider in PROVIDERS.items()
@@ -61,9 +54,9 @@ DOWN = Verb(
     None,
     words={
         name: Verb(
-            provider.ABOUT,
-            partial(_run_down, provider),
-            add=provider.down_arguments,
+            provider.about,
+            provider.down,
+            provider.down_takes,
             examples=(f"just down {name}{_CONTEXT.get(name, '')}",),
         )
         for name, provider in PROVIDERS.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import zlib
@@ -14,9 +13,9 @@ from typing import IO, TYPE_CHECKING, Literal
 from rich.console import Console
 from rich.markup import escape
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, refuse_first, refuse_if, refuse_unknown
 from lab.base.files import as_option_error
-from lab.commands import RUN_ARGUMENT, Verb
+from lab.commands import RUN_ARGUMENT, Options, Verb
 
 if TYPE_CHECKING:
     from lab.model.samples import Sample
@@ -38,26 +37,39 @@ SUFFIXES: Mapping[str, AnyFormat] = {
 """The format that the name of the --output file implies, by its suffix."""
 
 
-def _run_export(options: argparse.Namespace, talk: Console) -> int:
+def _run_export(options: Options, talk: Console) -> None:
     output = Path(options.output) if options.output else None
     form: AnyFormat = options.format or (SUFFIXES.get(output.suffix, "csv") if output else "csv")
-    if options.what in VERBATIM:
-        if options.format:
-            fault = f"--what {options.what} is printed as it is, in no format of the lab's"
-            raise UsageError("--format", fault, "leave it out")
-        if not options.sample:
-            raise UsageError(
-                "--what", f"{options.what} is of one sample", "name it by --sample: `--what samples` lists them"
-            )
-    elif form == "openmetrics" and options.what != "samples":
-        remedy = "leave --what out (latency histograms are part of it), or choose csv, json or parquet"
-        raise UsageError("--format", f"openmetrics has no {options.what}, only metrics of samples", remedy)
-    elif form == "parquet" and output is None:
-        raise UsageError("--format", "parquet is not for a terminal or a pipe", "name a file by --output")
+    verbatim = options.what in VERBATIM
+    refuse_first(
+        (
+            verbatim and options.format,
+            "--format",
+            f"--what {options.what} is printed as it is, in no format of the lab's",
+            "leave it out",
+        ),
+        (
+            verbatim and not options.sample,
+            "--what",
+            f"{options.what} is of one sample",
+            "name it by --sample: `--what samples` lists them",
+        ),
+        (
+            not verbatim and form == "openmetrics" and options.what != "samples",
+            "--format",
+            f"openmetrics has no {options.what}, only metrics of samples",
+            "leave --what out (latency histograms are part of it), or choose csv, json or parquet",
+        ),
+        (
+            not verbatim and form == "parquet" and output is None,
+            "--format",
+            "parquet is not for a terminal or a pipe",
+            "name a file by --output",
+        ),
+    )
 
     from lab.records.store import RunStore
-    from lab.report.export import openmetrics
-    from lab.report.export import tables as export
+    from lab.report.export import openmetrics, tables
 
     run = RunStore.open(options.run)
     samples = run.samples()
@@ -65,20 +77,19 @@ def _run_export(options: argparse.Namespace, talk: Console) -> int:
         by_id = {sample.id: sample for sample in samples}
         refuse_unknown(options.sample, by_id, "--sample", f"no sample '{options.sample}' in {run.record.id}")
         samples = [by_id[options.sample]]
-    if options.what in VERBATIM:
+    if verbatim:
         _export_verbatim(run, samples[0], options.what, output)
-        return 0
+        return
 
     def write(out: IO[bytes]) -> None:
         if form == "openmetrics":
             out.write(openmetrics.render_openmetrics(run.record, samples, run.histogram))
         else:
-            export.write(export.yield_tables(run, options.what, samples), form, out)
+            tables.write(tables.yield_tables(run, options.what, samples), form, out)
 
     _write(output, write)
     if output is not None:
         talk.print(f"{options.what}: {escape(str(output))}", highlight=False, soft_wrap=True)
-    return 0
 
 
 def _export_verbatim(run: RunStore, sample: Sample, kind: str, output: Path | None) -> None:
@@ -127,11 +138,8 @@ def _read_k6(run: RunStore, sample: Sample, kind: str) -> tuple[bytes, bool]:
     for name in names:
         if (content := run.left(sample, name)) is not None:
             return content, name.endswith(".gz")
-    place = f"sample {sample.id}"
-    if sample.generator != "k6":
-        raise UsageError(
-            place, f"was made by {sample.generator}, not by k6", f"`--what raw` prints what {sample.generator} said"
-        )
+    place, remedy = f"sample {sample.id}", f"`--what raw` prints what {sample.generator} said"
+    refuse_if(sample.generator != "k6", place, f"was made by {sample.generator}, not by k6", remedy)
     rows = run.left(sample, SUMMARY) is not None
     fault = "has k6's summary and no rows" if rows else "has none of k6's own output"
     remedy = "`--what raw` prints what it said; `just bench … --k6-out csv` (or json, summary) keeps its own beside each sample"

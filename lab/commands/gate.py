@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import LabError, MeasuringError, UsageError, did_you_mean
+from lab.base.errors import LabError, MeasuringError, UsageError, did_you_mean, refuse_first, refuse_if
 from lab.base.files import as_option_error
 from lab.base.handing import STDIN, hand_over, piped_command, read_once
 from lab.commands import (
     MEASURING,
     SWEEPS_HELP,
+    Options,
     Verb,
     answer,
     arm_name,
@@ -27,9 +27,18 @@ from lab.commands import (
     fraction,
     one_of,
     print_answer,
+    refuse_given,
     variant_name,
 )
-from lab.commands.measuring import answer_plan, enter_target, measure, print_plan, print_plan_line, probe_trials
+from lab.commands.measuring import (
+    answer_plan,
+    enter_target,
+    measure,
+    print_plan,
+    print_plan_line,
+    print_plan_lines,
+    probe_trials,
+)
 from lab.commands.table import compare_named
 from lab.model.metrics import DIFFERENCES, METRICS, RATIOS
 from lab.model.names import DEFAULT_TARGET, EQUIVALENCE_MARGIN
@@ -61,20 +70,26 @@ def parse_bound(text: str) -> tuple[str, float]:
         value = float(number)
     except ValueError:
         value = float("nan")
-    if not sign or not isfinite(value) or value < 0:
-        fault = f"expected METRIC=VALUE with a value of 0 or more, got '{text}'"
-        raise UsageError("--max-more", fault, "as failed=10 or gap_s=0.5, in seconds, bytes or counts")
     names = {metric for metric in DIFFERENCES if METRICS[metric].better != "neither"}
-    if name not in DIFFERENCES:
-        raise UsageError("--max-more", f"unknown outcome '{name}'", did_you_mean(name, names))
-    if name not in names:
-        raise UsageError(
-            "--max-more", f"more or less {name} is neither better nor worse", f"known: {', '.join(sorted(names))}"
-        )
+    refuse_first(
+        (
+            not sign or not isfinite(value) or value < 0,
+            "--max-more",
+            f"expected METRIC=VALUE with a value of 0 or more, got '{text}'",
+            "as failed=10 or gap_s=0.5, in seconds, bytes or counts",
+        ),
+        (name not in DIFFERENCES, "--max-more", f"unknown outcome '{name}'", did_you_mean(name, names)),
+        (
+            name not in names,
+            "--max-more",
+            f"more or less {name} is neither better nor worse",
+            f"known: {', '.join(sorted(names))}",
+        ),
+    )
     return name, value
 
 
-def _run_gate(options: argparse.Namespace, talk: Console) -> int:
+def _run_gate(options: Options, talk: Console) -> int:
     """Run the verb `gate`: judge whether candidates (changed variants) are worse than their baselines by more than a bound.
 
     With `--against` or `--config` the candidates are measured first, otherwise stored runs are judged.
@@ -91,7 +106,7 @@ def _run_gate(options: argparse.Namespace, talk: Console) -> int:
     return _print_gate(options, lambda: _gate_runs(options))
 
 
-def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
+def _print_gate(options: Options, find: Callable[[], Gate]) -> int:
     """Compute the result of the gate (whether any candidate is worse than its baseline), and print it.
 
     Args:
@@ -132,7 +147,7 @@ def _print_gate(options: argparse.Namespace, find: Callable[[], Gate]) -> int:
     return result.exit_status(strict)
 
 
-def _write_junit(options: argparse.Namespace, xml: Callable[[], bytes]) -> None:
+def _write_junit(options: Options, xml: Callable[[], bytes]) -> None:
     if options.junit:
         with as_option_error("--junit", Path(options.junit)):
             Path(options.junit).write_bytes(xml())
@@ -142,7 +157,7 @@ Pairs = tuple[Mapping[str, str], Sequence[str], str, Sequence[str]]
 """The variants of a gate: (candidate → its old version, names of unchanged candidates, name of the sweep, notes for people)."""
 
 
-def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
+def _gate_ref(options: Options, talk: Console) -> int:
     """Measure the checkout's variants at the same time as their versions at a git ref, and judge whether they became worse.
 
     Returns:
@@ -153,8 +168,8 @@ def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
     from lab.experiments.against_ref import add_ref_manifests, commit_of
     from lab.model.variants.variants import load_variant
 
-    if not options.names:
-        raise UsageError("gate --against", "no variant named", "as `just gate --against main keepalive`")
+    remedy = "as `just gate --against main keepalive`"
+    refuse_if(not options.names, "gate --against", "no variant named", remedy)
     options.names = names = [variant_name(name) for name in options.names]
     for name in names:  # complain before anything starts
         load_variant(name)
@@ -168,7 +183,7 @@ def _gate_ref(options: argparse.Namespace, talk: Console) -> int:
     )
 
 
-def _gate_files(options: argparse.Namespace, talk: Console) -> int:
+def _gate_files(options: Options, talk: Console) -> int:
     """Measure a user's new configuration file at the same time as the old one, and judge whether the new file is worse.
 
     The old configuration is another file, or the same file at a git ref.
@@ -184,10 +199,10 @@ def _gate_files(options: argparse.Namespace, talk: Console) -> int:
     from lab.model.variants.variants import load_variant
 
     files, ref, reader = options.config, options.against, piped_command("gate", "--config FILE")
-    if len(files) != (1 if ref else 2) or options.names or files.count(STDIN) > (0 if ref else 1):
-        fault = f"expected {'one file, which is in git,' if ref else 'two files, the old one first,'} and nothing else"
-        remedy = "as `just gate --config old.yaml new.yaml`, or `just gate --config FILE --against REF` for one in git"
-        raise UsageError("--config", fault, remedy)
+    wrong_files = len(files) != (1 if ref else 2) or options.names or files.count(STDIN) > (0 if ref else 1)
+    fault = f"expected {'one file, which is in git,' if ref else 'two files, the old one first,'} and nothing else"
+    remedy = "as `just gate --config old.yaml new.yaml`, or `just gate --config FILE --against REF` for one in git"
+    refuse_if(wrong_files, "--config", fault, remedy)
     contents = [read_once(name, reader) for name in files]
     sides = [(name, read_settings(name, content, reader)) for name, content in zip(files, contents, strict=True)]
     if ref:
@@ -199,9 +214,8 @@ def _gate_files(options: argparse.Namespace, talk: Console) -> int:
         old_refused, refused = (
             "; ".join(f"{key}: {text}" for kind, key, text in side.remarks if kind == "refused") for side in (old, new)
         )
-        if refused:
-            fault = f"the controller would refuse the whole file, and keep {sides[0][0]}: {refused}"
-            raise UsageError(sides[1][0], fault, "correct it, or take these keys out")
+        fault = f"the controller would refuse the whole file, and keep {sides[0][0]}: {refused}"
+        refuse_if(refused, sides[1][0], fault, "correct it, or take these keys out")
         before, after, sweep = knobs.write_files(old, new, manifests)
         remarks = [*old.remarks, *new.remarks]
         hidden = {
@@ -222,7 +236,7 @@ def _gate_files(options: argparse.Namespace, talk: Console) -> int:
 
 
 def _measure_change(
-    options: argparse.Namespace,
+    options: Options,
     talk: Console,
     label: str,
     since: str,
@@ -251,9 +265,8 @@ def _measure_change(
     """
     from lab.records.sweep_files import load_sweep
 
-    if options.again:
-        fault = "names runs of a second measurement, and --against and --config make one themselves where they need one"
-        raise UsageError("--again", fault, "leave it out")
+    fault = "names runs of a second measurement, and --against and --config make one themselves where they need one"
+    refuse_given(options, ["again"], fault)
     bounds = _build_bounds(options)
     load_sweep(options.sweep or DEFAULT_SWEEP)
     with hand_over(*contents):
@@ -265,13 +278,10 @@ def _measure_change(
 
     with new_manifests(label) as (manifests, keep):
         pairs, same, sweep, notes = write(manifests, target.name != DEFAULT_TARGET)
-        for head, texts in {"note": notes, "unchanged": same if pairs else ()}.items():
-            for text in texts:
-                print_plan_line(
-                    talk, head, text if head == "note" else f"no rendered manifest of {text} differs from {since}"
-                )
+        print_plan_lines(talk, (("note", note) for note in notes))
         if not pairs:
             return _report_unchanged(options, since, same, notes)
+        print_plan_lines(talk, (("unchanged", f"no rendered manifest of {name} differs from {since}") for name in same))
 
         def prepare(names: Sequence[str], seed: int | None) -> PreparedRun:
             request = bench.BenchRequest(
@@ -326,7 +336,7 @@ def measure_prepared(talk: Console, ready: PreparedRun, target: Target) -> RunSt
         raise
 
 
-def _report_unchanged(options: argparse.Namespace, since: str, same: Sequence[str], notes: Sequence[str]) -> int:
+def _report_unchanged(options: Options, since: str, same: Sequence[str], notes: Sequence[str]) -> int:
     """Print that no candidate (variant under test) differs from its old version, so that there is nothing to measure.
 
     Args:
@@ -354,40 +364,51 @@ def _report_unchanged(options: argparse.Namespace, since: str, same: Sequence[st
     return 0
 
 
-def _gate_runs(options: argparse.Namespace) -> Gate:
-    for name in ("target", "sweep", "blocks", "seed", "plan"):
-        if getattr(options, name):
-            raise UsageError(
-                f"--{name}",
-                "is of what --against and --config measure",
-                "leave it out, or name a git ref by --against, or files by --config",
-            )
-    if not 1 <= len(options.names) <= 2:
-        fault = f"expected one run or two, got {len(options.names)}"
-        remedy = (
-            "just gate RUN [RUN] --max-regression 5%, just gate --against REF VARIANT, or just gate --config OLD NEW"
-        )
-        raise UsageError("gate", fault, remedy)
-    if options.max_regression is None and not options.max_more:
-        raise UsageError(BOUND, "no bound given: how much worse is still good?", "as --max-regression 5%")
-    if options.metric and options.max_regression is None:
-        fault = "is of steady loads, and these have no bound"
-        raise UsageError("--metric", fault, f"as --metric {options.metric[0]} --max-regression 5%, or leave it out")
+def _gate_runs(options: Options) -> Gate:
+    refuse_given(
+        options,
+        ("target", "sweep", "blocks", "seed", "plan"),
+        "is of what --against and --config measure",
+        "leave it out, or name a git ref by --against, or files by --config",
+    )
+    runs, again, unbounded = options.names, options.again, options.max_regression is None
+    refuse_first(
+        (
+            not 1 <= len(runs) <= 2,
+            "gate",
+            f"expected one run or two, got {len(runs)}",
+            "just gate RUN [RUN] --max-regression 5%, just gate --against REF VARIANT, or just gate --config OLD NEW",
+        ),
+        (
+            unbounded and not options.max_more,
+            BOUND,
+            "no bound given: how much worse is still good?",
+            "as --max-regression 5%",
+        ),
+        (
+            options.metric and unbounded,
+            "--metric",
+            "is of steady loads, and these have no bound",
+            f"as --metric {next(iter(options.metric), '')} --max-regression 5%, or leave it out",
+        ),
+        (
+            again and (len(again) != len(runs) or {*again} & {*runs}),
+            "--again",
+            f"expected as many runs as are gated ({len(runs)}), and others, got {' '.join(again)}",
+            "as `just gate RUN --again RUN --max-regression 5%`",
+        ),
+    )
 
     from lab.analysis.gate.gate import confirm_regressions, judge_gate
 
     bounds = _build_bounds(options)
-    if options.again and (len(options.again) != len(options.names) or {*options.again} & {*options.names}):
-        fault = f"expected as many runs as are gated ({len(options.names)}), and others, got {' '.join(options.again)}"
-        raise UsageError("--again", fault, "as `just gate RUN --again RUN --max-regression 5%`")
-
-    result = judge_gate(compare_named(options.names, bounds.more), bounds, options.arm)
-    if not options.again:
+    result = judge_gate(compare_named(runs, bounds.more), bounds, options.arm)
+    if not again:
         return result
-    return confirm_regressions(result, judge_gate(compare_named(options.again, bounds.more), bounds, options.arm))
+    return confirm_regressions(result, judge_gate(compare_named(again, bounds.more), bounds, options.arm))
 
 
-def _build_bounds(options: argparse.Namespace) -> Bounds:
+def _build_bounds(options: Options) -> Bounds:
     from lab.analysis.judge.gate import Bounds
 
     default = EQUIVALENCE_MARGIN if (options.against or options.config) and not options.max_more else None

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 from math import nan
 from typing import TYPE_CHECKING, Any, get_args
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_first, refuse_if
 from lab.base.quantities import parse_duration_s, parse_share, whole_number_in
-from lab.commands import RESUME, TARGETED, VARIANT, Verb, command_for_record, new_run_options, one_of, print_answer
+from lab.commands import (
+    RESUME,
+    TARGETED,
+    VARIANT,
+    Options,
+    Verb,
+    command_for_record,
+    new_run_options,
+    one_of,
+    print_answer,
+)
 from lab.commands.measuring import (
     answer_plan,
     done_samples,
     enter_target,
     measure,
-    print_plan_line,
+    print_plan_lines,
     resume_command,
     target_of,
 )
@@ -32,10 +41,8 @@ if TYPE_CHECKING:
 
 
 def _parse_latency(text: str) -> str:
-    value = parse_duration_s(text.strip())
-    if value is None or not 0 < value <= 120:
-        remedy = "write 20ms or 0.5s, up to 120s"
-        raise UsageError("--p99", f'expected a duration with its unit, got "{text}"', remedy)
+    fault, remedy = f'expected a duration with its unit, got "{text}"', "write 20ms or 0.5s, up to 120s"
+    refuse_if(not 0 < (parse_duration_s(text.strip()) or 0.0) <= 120, "--p99", fault, remedy)
     return text.strip()
 
 
@@ -44,31 +51,38 @@ def _parse_duration(text: str) -> float:
         value = float(text.removesuffix("s"))
     except ValueError:
         value = nan
-    if not 1 <= value <= 3600:
-        raise UsageError("--duration", f'expected seconds, got "{text}"', "from 1 to 3600")
+    refuse_if(not 1 <= value <= 3600, "--duration", f'expected seconds, got "{text}"', "from 1 to 3600")
     return value
 
 
 def _parse_precision(text: str) -> str:
-    if not 0.01 <= (parse_share(text) or 0.0) <= 0.5:
-        raise UsageError("--precision", f'expected a percentage, got "{text}"', "write 5%, from 1% to 50%")
+    fault = f'expected a percentage, got "{text}"'
+    refuse_if(not 0.01 <= (parse_share(text) or 0.0) <= 0.5, "--precision", fault, "write 5%, from 1% to 50%")
     return text
 
 
-def _run_knee(options: argparse.Namespace, talk: Console) -> int:
+def _run_knee(options: Options, talk: Console) -> int:
     from lab.generators import get_generator
 
-    if options.resume and new_run_options(options):
-        raise UsageError(
-            "knee", "--resume goes on with the search's own variants, load and conditions", "leave them out"
-        )
-    if not options.variants and not options.resume:
-        raise UsageError("knee", "no variant named", "`just list` shows them; try `just knee ingress-nginx`")
+    refuse_first(
+        (
+            options.resume and new_run_options(options),
+            "knee",
+            "--resume goes on with the search's own variants, load and conditions",
+            "leave them out",
+        ),
+        (
+            not options.variants and not options.resume,
+            "knee",
+            "no variant named",
+            "`just list` shows them; try `just knee ingress-nginx`",
+        ),
+    )
     if options.generator is not None:
         get_generator(options.generator)
-    if options.traffic and (options.page or options.generator not in (None, "k6")):
-        name = "--page" if options.page else "--generator"
-        raise UsageError(name, "--traffic has its own: k6 makes a mix of requests", "leave it out")
+    fault = "--traffic has its own: k6 makes a mix of requests"
+    refuse_if(options.traffic and options.page, "--page", fault, "leave it out")
+    refuse_if(options.traffic and options.generator not in (None, "k6"), "--generator", fault, "leave it out")
 
     with hand_over_traffic(options) as made:
         target = enter_target(options, target_of(options))
@@ -94,7 +108,7 @@ def _run_knee(options: argparse.Namespace, talk: Console) -> int:
     return 1 if store is None else print_knee(options, store, keep=True)
 
 
-def _search_settings(options: argparse.Namespace) -> dict[str, Any]:
+def _search_settings(options: Options) -> dict[str, Any]:
     """Return the settings of a search for the knee (the highest rate within a latency bound) that the user gave.
 
     Settings that were not given are absent, so that `prepare` uses its defaults.
@@ -126,27 +140,23 @@ def _print_plan(talk: Console, prepared: PreparedRun, run: RunStore | None) -> N
     record, search = prepared.record, prepared.record.knee
     assert search is not None
     point = record.points[0]
-    print_plan_line(talk, "run", record.id)
-    print_plan_line(talk, "target", record.target)
-    print_plan_line(talk, "variants", ", ".join(arm.variant for arm in record.arms))
-    print_plan_line(talk, "load", f"{name_generator(record, point)}, {describe_load(point)} at first")
-    for head, text in describe_mix(record):
-        print_plan_line(talk, head, text)
-    print_plan_line(talk, "passes", describe_conditions(search))
-    print_plan_line(
-        talk,
-        "search",
-        f"x2 from {search.start_rps:,} req/s, then bisection to within {100 * search.precision:g} %, 3 confirmations",
-    )
-    if run is not None:
-        print_plan_line(talk, "done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
-        return
-    print_plan_line(
-        talk, "duration", f"about {format_duration(prepared.design.duration_s)} {prepared.design.promised_by}\n"
-    )
+    bisection = f"bisection to within {100 * search.precision:g} %, 3 confirmations"
+    lines = [
+        ("run", record.id),
+        ("target", record.target),
+        ("variants", ", ".join(arm.variant for arm in record.arms)),
+        ("load", f"{name_generator(record, point)}, {describe_load(point)} at first"),
+        *describe_mix(record),
+        ("passes", describe_conditions(search)),
+        ("search", f"x2 from {search.start_rps:,} req/s, then {bisection}"),
+        ("done", f"{len(run.samples())} samples of {len(record.slots)} trials\n")
+        if run is not None
+        else ("duration", f"about {format_duration(prepared.design.duration_s)} {prepared.design.promised_by}\n"),
+    ]
+    print_plan_lines(talk, lines)
 
 
-def print_knee(options: argparse.Namespace, run: RunStore, keep: bool = False) -> int:
+def print_knee(options: Options, run: RunStore, keep: bool = False) -> int:
     """Print the result of a search for the knee: the highest rate that a variant serves within the latency bound.
 
     Args:

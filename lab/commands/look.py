@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lab.commands import VARIANT, Verb, print_lines
+from lab.commands import VARIANT, Options, Verb, print_lines
 from lab.model.names import OUTPUT_WIDTH
 
 STYLES = {"ok": "green", "missing": "bold red", "optional": "yellow"}
@@ -19,28 +18,22 @@ LINES_MOST = 25
 """The maximum number of lines of `just doctor` without `--all`."""
 
 
-def _run_list(options: argparse.Namespace, talk: Console) -> int:
+def _run_list(options: Options, talk: Console) -> None:
     from lab.commands import catalog
 
     if options.json:
         print(json.dumps(catalog.as_json(options.words), indent=1))
     else:
         catalog.print_list(Console(), options.words, options.all)
-    return 0
 
 
-def _run_show(options: argparse.Namespace, talk: Console) -> int:
+def _run_show(options: Options, talk: Console) -> None:
     from lab.commands import catalog
 
     if options.json:
         print(json.dumps(catalog.show_json(options.variant), indent=1))
     else:
         catalog.print_show(Console(), options.variant, options.all)
-    return 0
-
-
-def _run_doctor(options: argparse.Namespace, talk: Console) -> int:
-    return doctor(Console(), options.json, options.all)
 
 
 def doctor(console: Console, as_json: bool = False, everything: bool = False) -> int:
@@ -107,7 +100,7 @@ SHOW = Verb(
 )
 DOCTOR = Verb(
     "check what this machine can measure, and print what is missing and how to get it",
-    _run_doctor,
+    lambda options, _talk: doctor(Console(), options.json, options.all),
     {"--all": ALL},
     ("--json",),
     examples=("just doctor", "just doctor --all"),

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
-from lab.commands import RUN_ARGUMENT, Verb
+from lab.commands import RUN_ARGUMENT, Options, Verb, refuse_given
 from lab.model.facts import ROOT, read_git_commit
 
 
-def _pack(options: argparse.Namespace, talk: Console) -> int:
+def _pack(options: Options, talk: Console) -> None:
     from lab.analysis.history import add_rows, effects_of_run
     from lab.records.packing import FolderSize, pack
     from lab.records.references import add_run, replace_run
     from lab.records.store import RunStore
     from lab.systems.stand_ins import omit_defaults
 
-    if options.replace and not options.into:
-        raise UsageError("--replace", "says nothing without --into", "name the reference: --into NAME --replace")
+    if not options.into:
+        refuse_given(options, ["replace"], "says nothing without --into", "name the reference: --into NAME --replace")
     run = RunStore.open(options.run)
     if not options.into:
         before, after = pack(run)
         print(f"{run.folder}: {before} → {after}")
-        return 0
+        return
     if options.replace:
         commit, notes = read_git_commit() or "", list[str]()
         folder = replace_run(run, options.into, lambda old, name: add_rows(effects_of_run(old, name, commit, commit)))
@@ -36,10 +34,9 @@ def _pack(options: argparse.Namespace, talk: Console) -> int:
     for note in notes:
         talk.print(f"differs from the first boot: {note}", highlight=False, soft_wrap=True, markup=False)
     print(f"{folder}: {FolderSize.of(folder)}")
-    return 0
 
 
-def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
+def _write_readmes(options: Options, talk: Console) -> None:
     from lab.commands import readme
     from lab.studies.settings import FILE
     from lab.studies.site.rows import draw_findings
@@ -49,29 +46,26 @@ def _write_readmes(options: argparse.Namespace, talk: Console) -> int:
     for path in readme.markdown_files():
         path.write_text(readme.render_file(path, makers))
     readme.PICTURE.write_text(draw_findings(readme.judged_claims()))
-    return 0
 
 
-def _write_schemas(options: argparse.Namespace, talk: Console) -> int:
+def _write_schemas(options: Options, talk: Console) -> None:
     from lab.commands import schema
 
     schema.write()
-    return 0
 
 
-def _validate_overlays(options: argparse.Namespace, talk: Console) -> int:
+def _validate_overlays(options: Options, talk: Console) -> int:
     return subprocess.run([ROOT / "scripts" / "validate", *options.variants], check=False).returncode
 
 
-def _publish_notebooks(options: argparse.Namespace, talk: Console) -> int:
+def _publish_notebooks(options: Options, talk: Console) -> None:
     from lab.studies.site.notebooks import render_pages
 
     for path, text in render_pages().items():
         path.write_text(text)
-    return 0
 
 
-def _open_notebooks(options: argparse.Namespace, talk: Console) -> int:
+def _open_notebooks(options: Options, talk: Console) -> None:
     """Replace this process by JupyterLab, opened on the folder of notebooks."""
     jupyter = [sys.executable, "-m", "jupyterlab", f"--notebook-dir={ROOT / 'notebooks'}", *options.arguments]
     os.execv(sys.executable, jupyter)

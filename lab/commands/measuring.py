@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import signal
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from lab.base.errors import LabError, UsageError
+from lab.base.errors import LabError, UsageError, refuse_if
 from lab.base.files import runs_folder
-from lab.commands import RanInsideError, answer, command_for_record
+from lab.commands import Options, RanInsideError, answer, command_for_record
 from lab.model.names import OUTPUT_WIDTH
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ MAX_NAMED_PROCESSES = 3
 """The maximum number of other processes that are named."""
 
 
-def target_of(options: argparse.Namespace) -> str | None:
+def target_of(options: Options) -> str | None:
     """Return the name of the target (where systems run): from `--target`, or from the run to `--resume`.
 
     Returns:
@@ -50,12 +49,12 @@ def target_of(options: argparse.Namespace) -> str | None:
     from lab.records.store import RunStore
 
     record = RunStore.open(options.resume).record
-    if options.target not in (None, record.target):
-        raise UsageError("--target", f"run {record.id} is of target '{record.target}'", "leave --target out")
+    fault = f"run {record.id} is of target '{record.target}'"
+    refuse_if(options.target not in (None, record.target), "--target", fault, "leave --target out")
     return record.target
 
 
-def enter_target(options: argparse.Namespace, name: str | None) -> Target:
+def enter_target(options: Options, name: str | None) -> Target:
     """Return the target (where systems run) of this name, ready for use in this process.
 
     Some targets need Linux namespaces. If this process is not inside them, a child process runs the whole command again
@@ -83,7 +82,7 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
+def resume_command(options: Options, verb: str, name: str) -> str:
     """Return the command that continues a run or an ablation (series of runs), such as `just bench --resume NAME`.
 
     Args:
@@ -96,7 +95,7 @@ def resume_command(options: argparse.Namespace, verb: str, name: str) -> str:
     return f"just {verb} --resume {shlex.quote(getattr(options, 'resume', None) or name)}{context}"
 
 
-def probe_trials(options: argparse.Namespace, talk: Console) -> ProbeTrials | None:
+def probe_trials(options: Options, talk: Console) -> ProbeTrials | None:
     """Return a function that finds out, by short trials before a run, which request rates two systems at once can serve.
 
     Returns:
@@ -119,9 +118,15 @@ def done_samples(run: RunStore | None) -> int:
 
 
 def plan_and_measure(
-    options: argparse.Namespace, talk: Console, target: Target, request: BenchRequest, names: str, verb: str = "bench"
-) -> RunStore | int:
-    """Plan a run and print the plan, then measure the run; with `--resume` continue a stored run instead.
+    options: Options,
+    talk: Console,
+    target: Target,
+    request: BenchRequest,
+    names: str,
+    print_run: Callable[[RunStore], int],
+    verb: str = "bench",
+) -> int:
+    """Plan a run and print the plan, then measure it and print its result; with `--resume` continue a stored run.
 
     Args:
         options: The parsed options.
@@ -129,10 +134,11 @@ def plan_and_measure(
         target: The target (where systems run).
         request: What to measure, if it is a new run.
         names: The name of the attribute of `options` that holds the variants.
+        print_run: A function that prints the result of the measured run, and returns the exit status.
         verb: The verb that continues an interrupted run with `--resume`.
 
     Returns:
-        The measured run. If only the plan was requested or the run was interrupted: the exit status, 0 or 1.
+        The exit status: that of `print_run`, 0 if only the plan was requested, or 1 if the run was interrupted.
 
     """
     from lab.experiments import bench
@@ -150,7 +156,7 @@ def plan_and_measure(
     if options.plan:
         return answer_plan(options, [(prepared, done)])
     store = measure(talk, prepared, run, target, resume_command(options, verb, prepared.record.id))
-    return 1 if store is None else store
+    return 1 if store is None else print_run(store)
 
 
 def measure(
@@ -244,6 +250,12 @@ def print_plan_line(talk: Console, head: str, text: str) -> None:
         talk.print(f"[bold]{'' if number else head:<10}[/] {escape(line)}", highlight=False, soft_wrap=True)
 
 
+def print_plan_lines(talk: Console, lines: Iterable[tuple[str, str]]) -> None:
+    """Print several parts of a plan, each a pair (heading, text), as `print_plan_line` does."""
+    for head, text in lines:
+        print_plan_line(talk, head, text)
+
+
 def print_plan(
     talk: Console, prepared: PreparedRun, done: int, may_be_less: bool = False, *, full: bool = False
 ) -> None:
@@ -261,13 +273,12 @@ def print_plan(
     from lab.report.plan import describe_plan
 
     manifests = {name: variant.manifests for name, variant in prepared.variants.items()}
-    for head, text in describe_plan(prepared.record, manifests, prepared.to_probe, done, may_be_less, full=full):
-        print_plan_line(talk, head, text)
+    print_plan_lines(talk, describe_plan(prepared.record, manifests, prepared.to_probe, done, may_be_less, full=full))
     talk.print()
 
 
 def answer_plan(
-    options: argparse.Namespace,
+    options: Options,
     ready: Iterable[tuple[PreparedRun, int]],
     ablation: AblationRecord | None = None,
     left_out: Sequence[NotMeasured] = (),
@@ -300,7 +311,7 @@ def answer_plan(
 
 
 def print_and_write_result(
-    options: argparse.Namespace, run: RunStore, extra: Sequence[Part] = (), tables: Sequence[Sequence[Part]] = ()
+    options: Options, run: RunStore, extra: Sequence[Part] = (), tables: Sequence[Sequence[Part]] = ()
 ) -> int:
     """Print the result of a run that was just measured, and write its HTML page into the run's folder.
 
@@ -338,7 +349,7 @@ def print_and_write_result(
     return 1
 
 
-def print_result(options: argparse.Namespace, run: RunStore, result: RunResult | None = None, page: str = "") -> int:
+def print_result(options: Options, run: RunStore, result: RunResult | None = None, page: str = "") -> int:
     """Print the result of a run: its conclusion and its tables.
 
     Markdown and JSON always have everything. People see all rows and notes only with `options.all`, and all absolute

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.base.handing import STDIN, hand_over, read_once
-from lab.commands import MEASURING, SWEEPS_HELP, Verb, command_for_record, print_answer
+from lab.commands import MEASURING, SWEEPS_HELP, Options, Verb, command_for_record, print_answer, refuse_given
 from lab.commands.measuring import (
     answer_plan,
     enter_target,
     measure,
     print_and_write_result,
     print_plan,
-    print_plan_line,
+    print_plan_lines,
     probe_trials,
     resume_command,
 )
@@ -32,7 +31,7 @@ ONLY_MEASURED = ("target", "context", "blocks", "seed", "sustained", "traffic", 
 """The names of options that have an effect only with a measurement."""
 
 
-def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
+def _run_migrate(options: Options, talk: Console) -> int:
     """Run the verb `migrate`: print how each successor of ingress-nginx treats the user's settings.
 
     With `--measure`, a run compares each successor with ingress-nginx, which has the user's settings. Each successor
@@ -43,14 +42,10 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
         The exit status: 0, or 1 if a measurement is not complete. With `--verify` it is that of `run_verification`.
 
     """
-    if not (options.measure or options.verify) and (
-        given := [name for name in ONLY_MEASURED if getattr(options, name)]
-    ):
-        raise UsageError(
-            f"--{given[0].replace('_', '-')}", f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}"
-        )
-    if (options.requests or options.learn) and not options.verify:
-        raise UsageError("--requests" if options.requests else "--learn", "is of a verification", "add --verify")
+    if not (options.measure or options.verify):
+        refuse_given(options, ONLY_MEASURED, f"says nothing without {MEASURE}", f"leave it out, or add {MEASURE}")
+    if not options.verify:
+        refuse_given(options, ("requests", "learn"), "is of a verification", "add --verify")
     from lab.analysis.migration.table import read_seen
     from lab.records.sweep_files import load_sweep
     from lab.report.json.answers import MIGRATION
@@ -83,8 +78,7 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     with new_manifests(SWEEP) as (manifests, keep):
         target.check()
         baseline, names, notes = add_variants(migration_plan, manifests, target)
-        for note in notes:
-            print_plan_line(talk, "note", note)
+        print_plan_lines(talk, (("note", note) for note in notes))
         request = bench.BenchRequest(
             tuple(names),
             TRAFFIC if made else options.sweep,
@@ -112,7 +106,7 @@ def _run_migrate(options: argparse.Namespace, talk: Console) -> int:
     )
 
 
-def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[str, bytes]]]:
+def _read_files(options: Options) -> tuple[MigrationPlan, list[tuple[str, bytes]]]:
     """Read the user's configuration files that the options name, and plan the migration of their settings.
 
     Returns:
@@ -126,8 +120,7 @@ def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[
 
     named = [options.configmap] * bool(options.configmap)
     names = [*named, *options.ingress, *options.files]
-    if names.count(STDIN) > 1:
-        raise UsageError("migrate", "two files are the standard input", "give one of them by its name")
+    refuse_if(names.count(STDIN) > 1, "migrate", "two files are the standard input", "give one of them by its name")
     contents = [read_once(name, INGRESS_READER if name in options.ingress else READER) for name in names]
     places = ("standard input" if name == STDIN else name for name in names)
     read, count = list(zip(places, contents, strict=True)), len(named) + len(options.ingress)
@@ -135,16 +128,14 @@ def _read_files(options: argparse.Namespace) -> tuple[MigrationPlan, list[tuple[
     return plan_migration(*(configmap or ("", None)), [*read[len(named) : count], *ingresses], options.to), read
 
 
-def _write_manifests(options: argparse.Namespace, talk: Console, migration_plan: MigrationPlan) -> None:
+def _write_manifests(options: Options, talk: Console, migration_plan: MigrationPlan) -> None:
     """Write the manifests of the successors into the folder that `--out` names; do nothing without `--out`."""
     from lab.experiments.migration.folder import export_manifests
 
     if options.out:
-        for note in export_manifests(Path(options.out), migration_plan.migrations):
-            print_plan_line(talk, "note", note)
-        print_plan_line(
-            talk, "manifests", f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours"
-        )
+        notes = (("note", note) for note in export_manifests(Path(options.out), migration_plan.migrations))
+        where = f"{options.out}: kubectl apply -k {options.out}/overlays/SYSTEM, or SYSTEM-yours"
+        print_plan_lines(talk, [*notes, ("manifests", where)])
 
 
 MIGRATE = Verb(

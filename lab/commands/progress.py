@@ -121,16 +121,28 @@ class RunTerminal(LineObserver):
     def measured(self, slot: Slot, sample: Sample, latency: Histogram | None, last: bool) -> None:
         """Count a measurement as done if it is not repeated, and print the reason if its sample is invalid.
 
-        It is a solo measurement (one system alone on the machine), or one side of a pair whose systems did not start.
+        It is a solo measurement (one system alone on the machine), one side of a pair whose systems did not start, or a
+        pair with the sample that `paired` has chosen.
 
         Args:
             slot: The planned measurement.
             sample: The sample.
-            latency: The histogram of its latencies; None if nothing was measured. It is not used here.
+            latency: The histogram of its latencies, which is not used here.
             last: Whether this was the last attempt, so that the measurement is not repeated.
 
         """
-        self._count(slot, sample, last)
+        self._done += last
+        self._valid, self._tried = self._valid + sample.valid, self._tried + last
+        if sample.valid:
+            return
+        detail = sample.detail.splitlines()[0] if sample.detail else ""
+        why = detail or (sample.reason.meaning.removesuffix(".") if sample.reason else "")
+        place = f"block {slot.block} of {self._blocks}  {_name_arms(slot)} at {slot.point.name}"
+        reason = escape(why if why.startswith(f"{sample.reason}:") else f"{sample.reason}: {why}")
+        tries = f" after {sample.attempt} tries" if sample.attempt > 1 else ""
+        unneeded = "; the verdict does not need it" if slot.arm.role == "reference" else ""
+        outcome = f"[red]gave up{tries}[/], {reason}{unneeded}" if last else f"[yellow]repeated[/], {reason}"
+        self._print_line(f"{place}: {outcome}")
 
     def paired(self, slot: Slot, own: Sample, base: Sample, last: bool) -> None:
         """Count the measurement of a pair (two variants at once), and print the reason if a sample is invalid.
@@ -149,23 +161,7 @@ class RunTerminal(LineObserver):
         if own.valid and base.valid and cost_s and base_s:
             blocks = self._costs.setdefault((slot.arm.name, slot.point.name), {})
             blocks.setdefault(number_block(slot.point, key_of_measurement(slot)), []).append(log(cost_s / base_s))
-        self._count(slot, own if not own.valid else base, last)
-
-    def _count(self, slot: Slot, sample: Sample, last: bool) -> None:
-        self._done += last
-        self._valid, self._tried = self._valid + sample.valid, self._tried + last
-        if sample.valid:
-            return
-        detail = sample.detail.splitlines()[0] if sample.detail else ""
-        why = detail or (sample.reason.meaning.removesuffix(".") if sample.reason else "")
-        place = f"block {slot.block} of {self._blocks}  {_name_arms(slot)} at {slot.point.name}"
-        reason = why if why.startswith(f"{sample.reason}:") else f"{sample.reason}: {why}"
-        if not last:
-            self._print_line(f"{place}: [yellow]repeated[/], {escape(reason)}")
-            return
-        tries = f" after {sample.attempt} tries" if sample.attempt > 1 else ""
-        unneeded = "; the verdict does not need it" if slot.arm.role == "reference" else ""
-        self._print_line(f"{place}: [red]gave up{tries}[/], {escape(reason)}{unneeded}")
+        self.measured(slot, own if not own.valid else base, None, last)
 
     def _end_block(self, following: int) -> None:
         """End the current block (repetition of all measurements) and go on with the next one.

@@ -30,6 +30,7 @@ from lab.analysis.migration.table import COST, EXTRA, STREAMS, list_successors, 
 from lab.analysis.noise import BASELINE
 from lab.analysis.rate_costs import compute_rate_costs
 from lab.base.errors import UsageError, refuse_unknown
+from lab.base.grouping import group_values
 from lab.commands import catalog
 from lab.experiments.selfbench import effects
 from lab.model.facts import ROOT
@@ -266,9 +267,8 @@ def floors() -> Mapping[str, int]:
 
 def _make_floors() -> str:
     """Return a Markdown table of the lab's packages by floor (layer of imports), the highest floor first."""
-    rows: dict[int, list[str]] = {}
-    for name, floor in sorted(floors().items(), key=lambda item: (-item[1], item[0])):
-        rows.setdefault(floor, []).append(f"[`{name}`](lab/{name}/README.md)")
+    packages = sorted(floors().items(), key=lambda item: (-item[1], item[0]))
+    rows = group_values((floor, f"[`{name}`](lab/{name}/README.md)") for name, floor in packages)
     return _make_table(("floor", "packages"), ((str(floor), ", ".join(names)) for floor, names in rows.items()))
 
 

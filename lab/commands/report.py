@@ -5,22 +5,22 @@ The HTML file has an overview, the ledger, the studies, the methods and the runs
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from rich.console import Console
 
 from lab.base.errors import UsageError, refuse_unknown
 from lab.base.files import runs_folder
-from lab.commands import Verb, print_page
+from lab.commands import Options, Verb, print_answer, print_page
 
 OUTPUT = Path(__file__).resolve().parents[2] / ".cache" / "report"
 """The folder of the report in this checkout, which git ignores."""
 
 
-def _run_report(options: argparse.Namespace, talk: Console) -> int:
+def _run_report(options: Options, talk: Console) -> None:
     if options.run:
-        return _write_pages(options)
+        _write_pages(options)
+        return
 
     from lab.studies.site import site
 
@@ -31,11 +31,10 @@ def _run_report(options: argparse.Namespace, talk: Console) -> int:
     gaps = ", ".join(f"{name} {count}" for name, count in result.gaps.items())
     print(result.path)
     print(f"{result.counts}; {result.figures} figures, {sum(result.gaps.values())} gaps{f': {gaps}' if gaps else ''}")
-    return 0
 
 
-def _write_pages(options: argparse.Namespace) -> int:
-    """Write an HTML page for each run that `--run` names, print the pages' paths, and return 0.
+def _write_pages(options: Options) -> None:
+    """Write an HTML page for each run that `--run` names, and print the pages' paths.
 
     With `--output FOLDER`, the page of a single run goes into FOLDER, and the pages of several runs into `FOLDER/RUN`.
     Without it, the location depends on where the run is stored:
@@ -60,14 +59,11 @@ def _write_pages(options: argparse.Namespace) -> int:
         several = (not is_users and not options.output) or (len(runs) > 1 and options.output)
         result = RunResult(run)
         print(write_page(result, folder / run.folder.name if several else folder, [make_study_page(result)]))
-    return 0
 
 
-def _run_ledger(options: argparse.Namespace, talk: Console) -> int:
+def _run_ledger(options: Options, talk: Console) -> None:
     from lab.analysis import evidence
     from lab.report.json.shape import dumps
-    from lab.report.markdown import render_markdown
-    from lab.report.terminal import print_parts
     from lab.studies import boots, ledger
     from lab.studies.steps import list_boot_tasks
     from lab.studies.study_files import list_studies
@@ -75,21 +71,16 @@ def _run_ledger(options: argparse.Namespace, talk: Console) -> int:
     if options.study is not None:
         refuse_unknown(options.study, list_studies(), "study", f"unknown study '{options.study}'")
     verdicts = ledger.judge_claims(options.study)
-    checks = () if options.boots else ledger.judge_checks(options.study)
     if options.boots:
         boots_needed = list_boot_tasks(evidence.load_references()[0], verdicts)
-        page, as_json = boots.make_boots_page(boots_needed), dumps(boots_needed)
-    else:
-        page, as_json = ledger.page(verdicts, checks, linked=True), dumps(ledger.list_verdicts(verdicts, checks))
-    if options.json:
-        print(as_json)
-    elif options.markdown:
-        print(render_markdown(page), end="")
-    elif options.boots:
-        print_parts(Console(), page)
+        print_answer(options, lambda: boots.make_boots_page(boots_needed), lambda: dumps(boots_needed))
+        return
+    checks = ledger.judge_checks(options.study)
+    if options.json or options.markdown:
+        verdicts_json = ledger.list_verdicts(verdicts, checks)
+        print_answer(options, lambda: ledger.page(verdicts, checks, linked=True), lambda: dumps(verdicts_json))
     else:
         print_page("ledger.txt", ledger=ledger, verdicts=verdicts, checks=checks, rules=options.rules)
-    return 0
 
 
 REPORT = Verb(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -14,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lab.base.errors import UsageError
-from lab.commands import TARGETED, Verb, variant_name
+from lab.commands import TARGETED, Options, Verb, variant_name
 from lab.commands.measuring import enter_target
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from lab.targets.base import Target
 
 
-def _run_sabotage(options: argparse.Namespace, talk: Console) -> int:
+def _run_sabotage(options: Options, talk: Console) -> int:
     """Run the verb `sabotage`: leave single settings (knobs) out, and see whether the read-backs notice.
 
     A read-back is a check that a running system has a setting. With `--intact` nothing is left out.

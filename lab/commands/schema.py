@@ -32,12 +32,6 @@ from lab.targets.cluster.facts import PodRecord
 
 FOLDER = Path(__file__).parents[1] / "schema"
 
-READBACK = (
-    "readback/bBB-ARM.json: what was found after one bring-up, one entry per check; a check's empty keys are left out"
-)
-DEPLOYED = "deployed/bBB-ARM.json: the pods that came up, one entry per pod; only of clusters"
-USED = "What `usage --json` prints, one entry per sample; %, per second, KiB; null = not known"
-
 
 def schemas() -> dict[str, Any]:
     """Return all JSON schemas of the lab, as name of the schema's file without its ending (`run`, `sample`, …) → schema.
@@ -56,8 +50,14 @@ def schemas() -> dict[str, Any]:
         "roundtrip": RoundTrip.model_json_schema(),
         "knee": KneeReport.model_json_schema(),
         "reasons": _build_reasons(),
-        "readback": _build_list_schema(ReadingRecord, READBACK),
-        "deployed": _build_list_schema(PodRecord, DEPLOYED),
+        "readback": _build_list_schema(
+            ReadingRecord,
+            "readback/bBB-ARM.json: what was found after one bring-up, one entry per check;"
+            " a check's empty keys are left out",
+        ),
+        "deployed": _build_list_schema(
+            PodRecord, "deployed/bBB-ARM.json: the pods that came up, one entry per pod; only of clusters"
+        ),
         "result": RESULT.schema(),
         "comparison": runs.COMPARISON.schema(),
         "gate": runs.GATE.schema(),
@@ -67,7 +67,10 @@ def schemas() -> dict[str, Any]:
         "migration": answers.MIGRATION.schema(),
         "verification": make_verification_shape(VerifiedPair).schema(),
         "plan": answers.PLAN.schema(),
-        "used": _build_list_schema(answers.USAGE.model, USED),
+        "used": _build_list_schema(
+            answers.USAGE.model,
+            "What `usage --json` prints, one entry per sample; %, per second, KiB; null = not known",
+        ),
         "calibration": CalibrationRecord.model_json_schema(),
         "histogram": {
             "title": "Columns of hist.parquet",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import secrets
 from collections.abc import Iterable
 from functools import partial
@@ -13,8 +12,8 @@ from rich.console import Console
 from lab.base.errors import LabError, UsageError, refuse_unknown
 from lab.base.files import StoreError, check_writable, runs_folder
 from lab.base.quantities import whole_number_in
-from lab.commands import SWEEPS_HELP, Verb, answer, command_for_record, print_answer
-from lab.commands.measuring import end_on_sigterm, enter_target, print_plan_line
+from lab.commands import SWEEPS_HELP, Options, Verb, answer, command_for_record, print_answer
+from lab.commands.measuring import end_on_sigterm, enter_target, print_plan_line, print_plan_lines
 from lab.stats.units import format_duration, format_rate, format_seconds
 
 if TYPE_CHECKING:
@@ -35,25 +34,19 @@ A measurement must be clearly longer than the server's pause of one second. A ca
 """
 
 
-def _run_default(_: argparse.Namespace, talk: Console) -> int:
-    return _run_overhead(argparse.Namespace(sweep=SWEEP, plan=False), talk)
-
-
-def _run_overhead(options: argparse.Namespace, talk: Console) -> int:
+def _run_overhead(options: Options, talk: Console) -> None:
     from lab.experiments.selfbench import overhead
 
     takes = format_duration(overhead.estimate_s(options.sweep))
     print_plan_line(
         talk, "plan", f"a run of the baseline, sweep {options.sweep}, {overhead.BLOCKS} blocks: about {takes}\n"
     )
-    if options.plan:
-        return 0
-    end_on_sigterm()
-    _print_lines(overhead.measure_overhead(options.sweep))
-    return 0
+    if not options.plan:
+        end_on_sigterm()
+        _print_lines(overhead.measure_overhead(options.sweep))
 
 
-def _run_effects(options: argparse.Namespace, _: Console) -> int:
+def _run_effects(options: Options, _: Console) -> int:
     from lab.experiments.selfbench import effects
     from lab.records.store import RunStore
     from lab.report.tables.selfbench import known_costs_page
@@ -67,7 +60,7 @@ def _run_effects(options: argparse.Namespace, _: Console) -> int:
     return 1 if fault else 0
 
 
-def _run_order(options: argparse.Namespace, talk: Console) -> int:
+def _run_order(options: Options, talk: Console) -> int:
     from lab.analysis.order_report import report_order_tests
     from lab.report.tables.selfbench import order_page
 
@@ -85,7 +78,7 @@ def _print_lines(lines: Iterable[str]) -> None:
             out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
+def _run_calibrate(options: Options, talk: Console) -> int:
     """Measure load generators against a server with known answers (a calibration), and print the result.
 
     With `--show` a stored calibration is printed instead.
@@ -125,7 +118,7 @@ def _run_calibrate(options: argparse.Namespace, talk: Console) -> int:
     return calibrate(options, talk, target, ready)
 
 
-def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready: PlannedCalibration) -> int:
+def calibrate(options: Options, talk: Console, target: Target, ready: PlannedCalibration) -> int:
     """Print the plan of a calibration, carry it out unless `--plan` is given, and print the result.
 
     A calibration measures load generators against a server with known answers. If it is interrupted or fails, the
@@ -186,7 +179,7 @@ def calibrate(options: argparse.Namespace, talk: Console, target: Target, ready:
     return _print_calibration(options, calibration)
 
 
-def _print_calibration(options: argparse.Namespace, calibration: CalibrationFolder) -> int:
+def _print_calibration(options: Options, calibration: CalibrationFolder) -> int:
     """Print a calibration (measurements of load generators against a server with known answers).
 
     Returns:
@@ -205,10 +198,8 @@ def _print_plan(talk: Console, ready: PlannedCalibration) -> None:
 
     record = ready.record
     cpus = f"server on CPU {record.facts['cpus_backend']}, generators on CPU {record.facts['cpus_generator']}"
-    print_plan_line(talk, "run", record.id)
-    print_plan_line(talk, "target", f"local: {cpus}")
-    for name, does in record.scenarios.items():
-        print_plan_line(talk, "scenario", f"{name}: the server {does}")
+    scenarios = (("scenario", f"{name}: the server {does}") for name, does in record.scenarios.items())
+    print_plan_lines(talk, [("run", record.id), ("target", f"local: {cpus}"), *scenarios])
     for generator in record.generators:
         if not generator.installed:
             print_plan_line(talk, "left out", f"{generator.name}: not installed: {generator.remedy}")
@@ -236,7 +227,7 @@ def _describe(measured: Measured) -> str:
 
 SELFBENCH = Verb(
     "check the lab itself: its overhead, and whether it finds effects of known size (default: overhead)",
-    _run_default,
+    lambda _options, talk: _run_overhead(Options(sweep=SWEEP, plan=False), talk),
     words={
         "overhead": Verb(
             "measure how much time the lab itself takes in a whole run of the baseline",

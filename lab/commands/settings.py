@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 
 from rich.console import Console
 
 from lab.base.errors import UsageError
-from lab.commands import Verb, print_page
+from lab.commands import Options, Verb, print_page
 
 SYSTEM = "ingress-nginx"
 """The system whose settings the index has without --all."""
@@ -17,7 +16,7 @@ PAGES_MOST, ROWS_MOST = 3, 50
 """The maximum number of settings that are shown in full, and the maximum number of rows in the index without --all."""
 
 
-def _run_settings(options: argparse.Namespace, talk: Console) -> int:
+def _run_settings(options: Options, talk: Console) -> None:
     from lab.studies.settings import TARGETS, read_settings
 
     settings, word = read_settings(), (options.word or "").lower()
@@ -43,7 +42,6 @@ def _run_settings(options: argparse.Namespace, talk: Console) -> int:
         print_page("settings.txt", settings=matching, everything=options.all)
     else:
         print_page("index.txt", settings=rows, left=len(matching) - len(rows), targets=TARGETS)
-    return 0
 
 
 SETTINGS = Verb(

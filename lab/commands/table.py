@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lab.base.errors import UsageError, refuse_unknown
-from lab.commands import RUN_ARGUMENT, Verb, arm_name, print_answer
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
+from lab.commands import RUN_ARGUMENT, Options, Verb, arm_name, print_answer, refuse_given
 from lab.commands.ablate import print_ablation
 from lab.commands.knee import print_knee
 from lab.commands.measuring import print_result
@@ -19,26 +18,23 @@ if TYPE_CHECKING:
     from lab.analysis.judge.comparison import Comparison
 
 
-def _run_table(options: argparse.Namespace, talk: Console) -> int:
+def _run_table(options: Options, talk: Console) -> int:
     from lab.experiments.ablation.folder import AblationStore, is_ablation
     from lab.records.store import Reparsed, RunStore
 
-    for name in ("from_raw", "all", "absolute", "markdown") if options.usage else ("arm", "point"):
-        if getattr(options, name):
-            relation = "beside" if options.usage else "without"
-            raise UsageError(f"--{name.replace('_', '-')}", f"says nothing {relation} --usage", "leave it out")
     if options.usage:
+        refuse_given(options, ("from_raw", "all", "absolute", "markdown"), "says nothing beside --usage")
         return _print_usage(options)
+    refuse_given(options, ("arm", "point"), "says nothing without --usage")
     if is_ablation(options.run):
-        if options.from_raw:
-            raise UsageError("table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
+        refuse_if(options.from_raw, "table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
         return print_ablation(options, AblationStore.open(options.run))
     run = RunStore.open(options.run)
     source = Reparsed.of(run) if options.from_raw else run
     return print_knee(options, source) if run.record.knee is not None else print_result(options, source)
 
 
-def _print_usage(options: argparse.Namespace) -> int:
+def _print_usage(options: Options) -> int:
     """Print CPU, memory and page faults of the processes in a run's valid samples, and return 0.
 
     With `--arm` and `--point`, all samples of that arm (variant in the run) at that load are printed second by second.
@@ -59,8 +55,9 @@ def _print_usage(options: argparse.Namespace) -> int:
         if value is not None:
             refuse_unknown(value, values, option, f"no valid sample of '{value}' in {run.record.id}")
     chosen = [sample for sample in samples if arm in (None, sample.arm) and point in (None, sample.point.name)]
-    if not chosen:
-        raise UsageError(run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is")
+    refuse_if(
+        not chosen, run.record.id, "no valid sample of what was asked for", "`just table RUN` shows what there is"
+    )
     every_second = bool(arm and point)
     if not every_second:
         chosen = list({(sample.arm, sample.point.name): sample for sample in reversed(chosen)}.values())[::-1]
@@ -89,8 +86,7 @@ def run_and_arm(text: str) -> tuple[str, str | None]:
     run, colon, arm = text.rpartition(":")
     if not colon or ("/" in text and Path(text).is_dir()):
         return text, None
-    if not run or not arm:
-        raise UsageError(text, "expected RUN or RUN:ARM", "`just compare RUN:ARM RUN:ARM` compares two arms")
+    refuse_if(not run or not arm, text, "expected RUN or RUN:ARM", "`just compare RUN:ARM RUN:ARM` compares two arms")
     return run, arm_name(arm)
 
 
@@ -111,7 +107,7 @@ def compare_named(names: Sequence[str], outcomes: Collection[str] = ()) -> Compa
     return compare_runs(*stores, base_arm, second_arm, asked=outcomes)
 
 
-def _run_compare(options: argparse.Namespace, talk: Console) -> int:
+def _run_compare(options: Options, talk: Console) -> None:
     from lab.report.json.runs import COMPARISON
     from lab.report.tables.comparison import make_page
 
@@ -120,7 +116,6 @@ def _run_compare(options: argparse.Namespace, talk: Console) -> int:
         raise UsageError("compare", fault, "just compare RUN, or just compare RUN RUN: first the base, then the other")
     comparison = compare_named(options.runs)
     print_answer(options, lambda: make_page(comparison), lambda: COMPARISON.dumps(comparison))
-    return 0
 
 
 TABLE = Verb(

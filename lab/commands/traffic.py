@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.handing import STDIN, TRAFFIC_VARIABLE, hand_over, piped_command, read_once
+from lab.commands import Options
 
 if TYPE_CHECKING:
     from lab.model.sweeps import Sweep
@@ -21,7 +21,7 @@ TRAFFIC = "traffic"
 
 
 @contextmanager
-def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None) -> Iterator[Sweep | None]:
+def hand_over_traffic(options: Options, own_sweep: str | None = None) -> Iterator[Sweep | None]:
     """Yield a sweep (list of loads) with the mix of requests that `--traffic` names; None without this option.
 
     The value of `--traffic` is the file of an access log, `-` for standard input, or a run whose mix of requests is used
@@ -36,22 +36,22 @@ def hand_over_traffic(options: argparse.Namespace, own_sweep: str | None = None)
             `--traffic`.
 
     """
+    rate_rps, sweep = getattr(options, "traffic_rate", None), getattr(options, "sweep", None)
     if options.traffic is None:
-        if getattr(options, "traffic_rate", None) is not None:
+        if rate_rps is not None:
             raise UsageError("--traffic-rate", "there is no log whose rate it scales", "name one: --traffic access.log")
         yield None
         return
-    if getattr(options, "sweep", None) not in (None, own_sweep):
-        raise UsageError("--sweep", "--traffic makes a sweep of its own", "leave one of them out")
+    refuse_if(sweep not in (None, own_sweep), "--sweep", "--traffic makes a sweep of its own", "leave one of them out")
     from lab.experiments.traffic.shaping import make_sweep
 
     traffic = _read_traffic(options)
-    made = make_sweep(traffic, getattr(options, "traffic_rate", None))
+    made = make_sweep(traffic, rate_rps)
     with hand_over(traffic.model_dump_json().encode(), variable=TRAFFIC_VARIABLE):
         yield made
 
 
-def _read_traffic(options: argparse.Namespace) -> Traffic:
+def _read_traffic(options: Options) -> Traffic:
     """Return the mix of requests for `--traffic`: made from an access log, taken from a run, or from the parent process.
 
     A child process of this command gets the mix that the parent process has made.

@@ -14,6 +14,7 @@ from typing import NoReturn
 from lab.base.errors import UsageError
 from lab.commands import (
     OPTIONS,
+    Options,
     Verb,
     aa,
     ablate,
@@ -117,8 +118,6 @@ def _add_subcommands(parent: argparse.ArgumentParser, verb: Verb) -> None:
             **{option: OPTIONS[option] for option in subcommand.shared},
         }.items():
             child.add_argument(*argument.split(), **keywords)
-        if subcommand.add is not None:
-            subcommand.add(child)
         if subcommand.words:
             _add_subcommands(child, subcommand)
 
@@ -153,7 +152,7 @@ def replace_old_options(arguments: Sequence[str]) -> tuple[list[str], list[tuple
     return present, renamed
 
 
-def refuse_empty(options: argparse.Namespace) -> None:
+def refuse_empty(options: Options) -> None:
     """Raise an error if an argument is given but empty, for example because of an unset shell variable.
 
     An empty argument would otherwise be mistaken for one that was left out. In the verb `with`, the arguments of the

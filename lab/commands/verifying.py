@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,17 +10,15 @@ from rich.console import Console
 from lab.analysis.migration.mapping import MigrationPlan
 from lab.base.errors import UsageError
 from lab.base.handing import hand_over, piped_command, read_once
-from lab.commands import print_answer
-from lab.commands.measuring import enter_target, print_plan_line
+from lab.commands import Options, print_answer
+from lab.commands.measuring import enter_target, print_plan_line, print_plan_lines
 
 READER = piped_command("migrate --verify", "--requests")
 DEFAULT_TARGET = "apiserver"
 """The target on which the real controllers run."""
 
 
-def run_verification(
-    options: argparse.Namespace, talk: Console, plan: MigrationPlan, files: Sequence[tuple[str, bytes]]
-) -> int:
+def run_verification(options: Options, talk: Console, plan: MigrationPlan, files: Sequence[tuple[str, bytes]]) -> int:
     """Send requests to ingress-nginx and to each successor, and print where the answers differ.
 
     Args:
@@ -54,11 +51,10 @@ def run_verification(
     with new_manifests("verify") as (manifests, _):
         verification = prepare(plan, files, own, Path(manifests), target)
     systems = (verification.baseline, *verification.systems)
-    for note in [*verification.notes, *(f"{system.name}: {note}" for system in systems for note in system.notes)]:
-        print_plan_line(talk, "note", note)
+    notes = [*verification.notes, *(f"{system.name}: {note}" for system in systems for note in system.notes)]
     names = [system.name for system in verification.systems]
     text = f"{len(verification.requests)} requests to ingress-nginx and to {', '.join(names)}"
-    print_plan_line(talk, "verify", text)
+    print_plan_lines(talk, [*(("note", note) for note in notes), ("verify", text)])
     if options.plan:
         return 0
     pairs = list[VerifiedPair]()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.base.errors import MeasuringError, NotMeasurableError, refuse_if
 from lab.base.quantities import parse_duration_s
 from lab.model.disturbance import DisturbanceContext, Manifests
 from lab.model.endpoint import Endpoint, Response
@@ -104,9 +104,8 @@ def refuse_short_wait(manifests: Manifests, key: str, given_s: float, fault: str
 
     """
     interval_s = reload_interval_s(manifests)
-    if given_s < SETTLE * interval_s:
-        sweep = f"a sweep whose {key} is {SETTLE * interval_s:g} or more{remedy}"
-        raise UsageError(f"disturbance.{key}", fault.format(interval_s=f"{interval_s:g} s"), sweep)
+    sweep = f"a sweep whose {key} is {SETTLE * interval_s:g} or more{remedy}"
+    refuse_if(given_s < SETTLE * interval_s, f"disturbance.{key}", fault.format(interval_s=f"{interval_s:g} s"), sweep)
 
 
 def await_answers(

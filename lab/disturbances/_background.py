@@ -17,7 +17,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
@@ -185,14 +185,16 @@ class HoldingDisturbance(Disturbance):
         Control runs (runs of the same load without the disruption) open these connections, too. So a connection that is
         cut in the runs with the disruption, but not in control runs, is an effect of the disruption.
         """
-        context.background.enter_context(hold_connections(context, self.websockets, self.downloads))
+        if self.websockets or self.downloads:
+            context.background.enter_context(hold_connections(context, self.websockets, self.downloads))
 
 
 @contextmanager
 def hold_connections(context: DisturbanceContext, websockets: int, downloads: int) -> Iterator[None]:
     """Keep WebSockets and slow downloads open through the proxy until the `with` block ends, then log what happened to them.
 
-    The `with` block begins after all connections are open.
+    The `with` block begins after all connections are open. At least one of the two numbers is above zero. With
+    WebSockets, the system has one backend pod (`HoldingDisturbance.vet`).
 
     Args:
         context: The context of the disruption, whose event log gets an event for each connection that was opened, cut or
@@ -201,16 +203,9 @@ def hold_connections(context: DisturbanceContext, websockets: int, downloads: in
         downloads: The number of downloads.
 
     Raises:
-        MeasuringError: Some connections cannot be opened, or their k6 process ended early. Also raised for WebSockets to
-            several backend pods, since the WebSocket server runs in only one of the pods.
+        MeasuringError: Some connections cannot be opened, or their k6 process ended early.
 
     """
-    if not websockets and not downloads:
-        yield
-        return
-    if websockets and len(context.system.pods("backend")) != 1:
-        fault = "there are several backend pods, and the server of WebSockets is in one of them"
-        raise MeasuringError("websockets", fault, "leave them out, or take a variant with one backend pod")
     entry, counts = context.system.entry(), {"websocket": websockets, "download": downloads}
     load: dict[str, object] = {
         "url": entry.base_url,
@@ -226,12 +221,13 @@ def hold_connections(context: DisturbanceContext, websockets: int, downloads: in
             if count
         },
     }
-    with _run_server(context, websockets), run_k6(context, "_long_lived.js", load) as holder:
+    server = _run_server(context) if websockets else nullcontext()
+    with server, run_k6(context, "_long_lived.js", load) as holder:
         _await_open(context, holder, counts)
         try:
             yield
         finally:
-            context.log.extend(read_events(holder, time.time()))
+            context.log.events.extend(read_events(holder, time.time()))
             holder.need()
 
 
@@ -257,20 +253,12 @@ def read_events(holder: K6Process, until_s: float) -> Sequence[Event]:
 
 
 @contextmanager
-def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
-    """Run a WebSocket server in the backend's pod until the `with` block ends; start nothing if `websockets` is 0.
+def _run_server(context: DisturbanceContext) -> Iterator[None]:
+    """Run a WebSocket server in the backend's pod until the `with` block ends.
 
     The `with` block begins once the server runs. A running server answers an ordinary HTTP request with status 426. Before
     that, the backend's nginx answers 502.
-
-    Args:
-        context: The context of the disruption.
-        websockets: The number of WebSockets that are requested.
-
     """
-    if not websockets:
-        yield
-        return
     script = (HERE / "_websocket_server.bash").read_text("utf-8")
     server = context.system.spawn("backend", ["bash", "-c", script, "websockets", str(PORT)])
     try:
@@ -278,11 +266,9 @@ def _run_server(context: DisturbanceContext, websockets: int) -> Iterator[None]:
             if (status := server.poll()) is not None:
                 fault = f"ended with status {status} in the backend's place"
                 raise MeasuringError("WebSocket server", fault, "it needs bash and socat there")
-            try:
+            with suppress(OSError):
                 if context.system.fetch(context.system.backend_endpoint(), "/socket", 5).status == 426:
                     break
-            except OSError:
-                continue
         yield
     finally:
         server.kill()

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from lab.base.errors import NotMeasurableError
+from lab.base.errors import NotMeasurableError, refuse_if
 from lab.model.disturbance import Manifests
 from lab.model.events import FIRST_PORT
 
@@ -42,10 +42,14 @@ def find_template(manifests: Manifests) -> Mapping[str, Any]:
     if original is None:
         fault = f"the variant's proxy reads no {', '.join(KINDS)}"
         raise NotMeasurableError("routes", "disturbance", fault, "leave it out")
-    termination = original["spec"].get("tls", {}) if original["kind"] == "Route" else {}
-    if termination.get("termination") in ("passthrough", "reencrypt"):
-        fault = f"its routes are {termination['termination']}, and what answers the changes speaks no TLS"
-        raise NotMeasurableError("TLS to the backend", "disturbance", fault, "leave it out, or take its edge variant")
+    termination = original["spec"].get("tls", {}).get("termination") if original["kind"] == "Route" else None
+    refuse_if(
+        termination in ("passthrough", "reencrypt"),
+        "disturbance",
+        f"its routes are {termination}, and what answers the changes speaks no TLS",
+        "leave it out, or take its edge variant",
+        what="TLS to the backend",
+    )
     return original
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lab.base.errors import MeasuringError, NotMeasurableError
+from lab.base.errors import MeasuringError, refuse_if
 from lab.disturbances import _changing
 from lab.disturbances._asked import FETCH_S, PAGE, refuse_short_wait
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
@@ -90,10 +90,8 @@ def new_route(manifests: Manifests) -> dict[str, Any]:
     """
     place = "disturbance.kind: new-route"
     routes = [obj for kind in _changing.KINDS for obj in manifests if obj["kind"] == kind]
-    if not routes:
-        raise NotMeasurableError("no routes", place, f"the variant has no {', '.join(_changing.KINDS)}", "leave it out")
+    refuse_if(not routes, place, f"the variant has no {', '.join(_changing.KINDS)}", "leave it out", what="no routes")
     termination = routes[0]["spec"].get("tls", {}).get("termination") if routes[0]["kind"] == "Route" else None
-    if termination == "passthrough":
-        fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
-        raise NotMeasurableError("passthrough", place, fault, "measure it on okd or okd-edge")
+    fault = "the name in the handshake chooses among passthrough routes, and the load's is another host's"
+    refuse_if(termination == "passthrough", place, fault, "measure it on okd or okd-edge", what="passthrough")
     return _changing.copy_route(routes[0], NAME, HOST)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.base.errors import NotMeasurableError
+from lab.base.errors import refuse_if
 from lab.disturbances._asked import deployment, replicas
 from lab.model.disturbance import Disturbance, DisturbanceContext, Manifests
 
@@ -31,9 +31,14 @@ class Outage(Disturbance):
         Only the first pod is stopped. With several pods the others would answer, and there would be no outage.
         """
         deployment(manifests, "proxy")
-        if (count := replicas(manifests, "proxy")) != 1:
-            fault = f"one proxy pod stands still, and the variant has {count}"
-            raise NotMeasurableError("proxy pods", "disturbance.kind: outage", fault, "take a variant with one")
+        count = replicas(manifests, "proxy")
+        refuse_if(
+            count != 1,
+            "disturbance.kind: outage",
+            f"one proxy pod stands still, and the variant has {count}",
+            "take a variant with one",
+            what="proxy pods",
+        )
 
     def disturb(self, context: DisturbanceContext) -> None:
         """Stop the processes of the proxy pod with SIGSTOP, and continue them after `for_s` seconds."""

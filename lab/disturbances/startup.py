@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.disturbances import _changing
 from lab.disturbances._asked import await_answers, deployment, replicas, status_fault
 from lab.disturbances.starve import CPU
@@ -61,9 +61,13 @@ class Startup(Disturbance):
         deployment(manifests, "proxy")
         if self.routes is not None:
             _changing.find_template(manifests)
-            if (count := _count_routes(manifests)) > self.routes:
-                fault = f"asks for {self.routes} routes, the variant has {count} of its own"
-                raise UsageError("disturbance.routes", fault, f"{count} at least, or a variant with fewer")
+            count = _count_routes(manifests)
+            refuse_if(
+                count > self.routes,
+                "disturbance.routes",
+                f"asks for {self.routes} routes, the variant has {count} of its own",
+                f"{count} at least, or a variant with fewer",
+            )
 
     def prepare(self, context: DisturbanceContext) -> None:
         """Add copies of the variant's route up to the requested number of routes, and wait until the proxy serves the last copy.

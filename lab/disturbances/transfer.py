@@ -87,7 +87,7 @@ class Transfer(Disturbance):
                     context.wait(0.1)
             finally:
                 transfers = self.events(client, time.time())
-                context.log.extend(transfers)
+                context.log.events.extend(transfers)
         context.say("End")
         if client.process.returncode or not transfers:
             raise client.complain("no transfer began")

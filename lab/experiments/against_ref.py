@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import writing
 from lab.model.facts import ROOT
 from lab.model.variants.naming import AT, is_variant, name_in
@@ -80,9 +80,8 @@ def add_ref_manifests(manifests: Path, ref: str, variants: Sequence[str]) -> tup
     with writing(manifests), tempfile.TemporaryDirectory(dir=manifests) as scratch:
         archive = Path(scratch, "manifests.tar")
         packed = _run_git("archive", "--format=tar", f"--output={archive}", commit, "manifests")
-        if packed.returncode != 0:
-            message = packed.stderr.decode(errors="replace").strip()
-            raise UsageError("--against", f"'{ref}' has no manifests: {message}", "name a ref of this project")
+        fault = f"'{ref}' has no manifests: {packed.stderr.decode(errors='replace').strip()}"
+        refuse_if(packed.returncode != 0, "--against", fault, "name a ref of this project")
         shutil.unpack_archive(archive, scratch)
         Path(scratch, "manifests").rename(folder)
     for name in variants:

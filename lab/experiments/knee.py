@@ -31,8 +31,7 @@ from lab.model.sweeps import LoadPoint
 from lab.model.traffic import Traffic
 from lab.model.variants.knobs import MANIFESTS
 from lab.model.variants.variants import Variant, load_variant
-from lab.records import store
-from lab.records.store import RunStore
+from lab.records.store import ANY_ENDPOINT, RunStore, new_record
 from lab.stats.knee_search import LEAST_RPS, NextTrial, simulate_search
 from lab.targets.base import Target
 from lab.targets.survey import check_variant, collect_facts
@@ -80,7 +79,7 @@ def prepare(
     fixtures = bench.fixtures_of([point])
     variants = {variant.name: variant for variant in (load_variant(name, fixtures=fixtures) for name in names)}
     slowest = point.model_copy(update={"rate_rps": float(LEAST_RPS)})
-    any_rate = chosen.generator.refusal(make_load(slowest, store.ANY_ENDPOINT)) is None
+    any_rate = chosen.generator.refusal(make_load(slowest, ANY_ENDPOINT)) is None
     settings = KneeSearch(
         p99_s=p99_s,
         min_achieved=MIN_ACHIEVED,
@@ -100,7 +99,7 @@ def prepare(
     check_writable(runs_folder(), 50 * bench.SAMPLE_BYTES)
     recorded = {name: VariantRecord.of(variant, MANIFESTS) for name, variant in variants.items()}
     label, facts = "-".join(variants), collect_facts(target)
-    record = store.new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(plan)
+    record = new_record(label, SWEEP, target.name, command, arms, (point,), recorded, facts).with_plan(plan)
     record = record.model_copy(update={"knee": settings, "generators": {point.name: generator_record(chosen)}})
     _, trials = simulate_search(build_search(settings), lambda rate: "pass" if rate <= ASSUMED_RPS else "fail")
     trial_s = point.warmup_s + point.duration_s + SAMPLE_OVERHEAD_S
@@ -155,9 +154,9 @@ def _build_point(
         )
     if target.installed(requested) is not None:
         if duration_s is None:
-            minimum_s = 3 * requested.calibration_s(make_load(point, store.ANY_ENDPOINT))
+            minimum_s = 3 * requested.calibration_s(make_load(point, ANY_ENDPOINT))
             point = point.model_copy(update={"duration_s": max(DURATION_S, float(round(minimum_s)))})
-        if start_rps is None and requested.refusal(make_load(point, store.ANY_ENDPOINT)):  # wrk2: one per connection
+        if start_rps is None and requested.refusal(make_load(point, ANY_ENDPOINT)):  # wrk2: one per connection
             enough = max(START_RPS, connections)
             point = point.model_copy(update={"name": point_name(enough), "rate_rps": float(enough)})
     return point, choose_for_trials(point, target)
@@ -179,7 +178,7 @@ def choose_for_trials(point: LoadPoint, target: Target) -> ChosenGenerator:
         update={"duration_s": UNREFUSED_S, "rate_rps": float(max(UNREFUSED_RPS, point.connections))}
     )
     chosen = choose_generator(enough, target)
-    if refusal := chosen.generator.refusal(make_load(point, store.ANY_ENDPOINT)):
+    if refusal := chosen.generator.refusal(make_load(point, ANY_ENDPOINT)):
         raise UsageError(f"generator {chosen.generator.name}", refusal, "change that, or name another by --generator")
     return chosen
 

@@ -17,7 +17,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from lab.base.errors import ImageError, LabError, NodeRefusesError, NotMeasurableError, StartError, UsageError
+from lab.base.errors import (
+    ImageError,
+    LabError,
+    NodeRefusesError,
+    NotMeasurableError,
+    StartError,
+    UsageError,
+    refuse_if,
+)
 from lab.experiments.bench.request import fixtures_of
 from lab.model import facts
 from lab.model.run import format_now
@@ -257,9 +265,8 @@ def try_all(
         if committed is None:
             raise UsageError("--record", f"{trials.TOP} has no trial of {target.name} yet", remedy)
         for name, was in committed.facts.items():
-            if name != "cluster" and was != relevant.get(name):
-                fault = f"{committed.place} was made with {name} {was}, here it is {relevant.get(name)}"
-                raise UsageError("--record", fault, remedy)
+            fault = f"{committed.place} was made with {name} {was}, here it is {relevant.get(name)}"
+            refuse_if(name != "cluster" and was != relevant.get(name), "--record", fault, remedy)
     variants: dict[str, TrialResult] = {}
 
     def bring_up(requested: Sequence[str]) -> None:

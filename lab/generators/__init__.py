@@ -13,31 +13,23 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from lab.base.errors import UsageError, refuse_unknown
+from lab.generators import events, grpc, h2load, hey, k6, oha, websocket, wrk, wrk2
 from lab.generators.base import Generator as Generator
-from lab.generators.events import EVENTS_PATH, Events
-from lab.generators.grpc import Grpc
-from lab.generators.h2load import H2load
-from lab.generators.hey import Hey
-from lab.generators.k6 import K6
-from lab.generators.oha import Oha
-from lab.generators.websocket import WEBSOCKET_PATH, WebSocket
-from lab.generators.wrk import Wrk
-from lab.generators.wrk2 import Wrk2
 from lab.model.endpoint import Endpoint
 from lab.model.load import GeneratorLoad
 from lab.model.pages import PAGES, UPLOAD_PATH
 from lab.model.sweeps import LoadPoint
 
 GENERATORS: Mapping[str, Generator] = {
-    "events": Events(),
-    "h2load": H2load(),
-    "hey": Hey(),
-    "k6": K6(),
-    "k6-grpc": Grpc(),
-    "k6-websocket": WebSocket(),
-    "oha": Oha(),
-    "wrk": Wrk(),
-    "wrk2": Wrk2(),
+    "events": events.Events(),
+    "h2load": h2load.H2load(),
+    "hey": hey.Hey(),
+    "k6": k6.K6(),
+    "k6-grpc": grpc.Grpc(),
+    "k6-websocket": websocket.WebSocket(),
+    "oha": oha.Oha(),
+    "wrk": wrk.Wrk(),
+    "wrk2": wrk2.Wrk2(),
 }
 """The generators by their name in sweeps and tables."""
 
@@ -47,14 +39,12 @@ class Installed:
     """A load generator as it is installed on this machine.
 
     Attributes:
-        name: The name of the generator in sweeps and tables, such as `k6`.
         path: The path of the program.
         version: The version, as `Generator.version` reads it from the program's output. For k6 it includes the setting of
             Go's garbage collector (`1.8.1, GOGC=off`). For hey, which prints no version, it is `unknown`.
 
     """
 
-    name: str
     path: str
     version: str
 
@@ -87,8 +77,7 @@ def find(tool: Generator) -> Installed | None:
 def _find_on_path(name: str, search_path: str) -> Installed | None:
     candidate = get_generator(name)
     for binary in (candidate.binary, *candidate.aliases):
-        path = shutil.which(binary, path=search_path)
-        if path is None:
+        if (path := shutil.which(binary, path=search_path)) is None:
             continue
         argv = [path, candidate.version_flag]
         try:
@@ -100,7 +89,7 @@ def _find_on_path(name: str, search_path: str) -> Installed | None:
             continue
         version = candidate.version((done.stdout + done.stderr).decode(errors="replace"))
         if version is not None:
-            return Installed(name, path, version)
+            return Installed(path, version)
     return None
 
 
@@ -117,7 +106,7 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
     if point.transfer == "upload":
         page = UPLOAD_PATH
     if point.every_s is not None:
-        page = WEBSOCKET_PATH if point.websocket else EVENTS_PATH
+        page = websocket.WEBSOCKET_PATH if point.websocket else events.EVENTS_PATH
     return GeneratorLoad(
         url=f"{endpoint.base_url}/{page}",
         host=endpoint.host,
@@ -152,18 +141,6 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
     )
 
 
-def refuse_point(used: Generator, point: LoadPoint, endpoint: Endpoint) -> str | None:
-    """Return the reason why a load generator cannot make the load of a load point; None if it can.
-
-    Args:
-        used: The load generator.
-        point: The load point of a sweep.
-        endpoint: The address of the system under load.
-
-    """
-    return used.refusal(make_load(point, endpoint))
-
-
 def choose(
     name: str, load: GeneratorLoad, installed: Callable[[Generator], Installed | None] = find
 ) -> tuple[Generator, Installed, str | None]:
@@ -186,8 +163,7 @@ def choose(
 
     """
     requested = get_generator(name)
-    refusal = _refuse_protocol(requested, load) or requested.refusal(load)
-    if refusal is not None:
+    if (refusal := _refuse_protocol(requested, load) or requested.refusal(load)) is not None:
         raise UsageError(f"generator {name}", refusal, "change the load, or name another generator")
     if (program := installed(requested)) is not None:
         return requested, program, None

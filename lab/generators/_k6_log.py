@@ -44,7 +44,7 @@ _SOUND = (
 """The condition that the numbers of a line fulfil when they are k6's."""
 
 
-def parse_requests(log: str, count: int | None, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
+def parse_requests(log: str, count: int, rate_rps: float, dropped: bool = False) -> pl.DataFrame:
     """Parse the log in which k6 records every request, into a table with one row per request.
 
     The table has the columns of `lab.model.requests.REQUESTS_SCHEMA`. k6 writes such a log to stderr for a load that is
@@ -52,7 +52,7 @@ def parse_requests(log: str, count: int | None, rate_rps: float, dropped: bool =
 
     Args:
         log: The content of stderr.
-        count: The number of requests that k6 made; None = as many as the log has.
+        count: The number of requests that k6 made.
         rate_rps: The offered rate in requests per second, from which the time is computed when each request was due.
         dropped: Whether k6 left out some of the requests that were due. Because k6 numbers only the requests that it
             sent, the due times are then unknown, and the column `due_s` has the times when the requests were sent.
@@ -110,12 +110,12 @@ def _rows(log: str) -> pl.DataFrame:
     return rows
 
 
-def _refuse_gaps(numbers: pl.Series, count: int | None) -> None:
+def _refuse_gaps(numbers: pl.Series, count: int) -> None:
     """Check that the sorted numbers of the requests in k6's log are 0, 1, 2, … without gaps and repetitions.
 
     Args:
         numbers: The numbers, in ascending order.
-        count: How many numbers there must be; None = any number.
+        count: How many numbers there must be.
 
     Raises:
         OutputError: A number is missing or there twice, or there are more or fewer numbers than `count`.
@@ -124,7 +124,5 @@ def _refuse_gaps(numbers: pl.Series, count: int | None) -> None:
     expect(not numbers.is_duplicated().any(), "expected every request once in the log, one is there twice")
     values = numbers.to_numpy()
     missing = np.flatnonzero(values != np.arange(values.size))
-    if missing.size or (count is not None and values.size != count):
-        expected = "all" if count is None else count
-        fault = f"number {missing[0]} is missing" if missing.size else f"got {values.size}"
-        raise OutputError(f"expected {expected} requests in the log, numbered from 0: {fault}")
+    fault = f"number {missing[0]} is missing" if missing.size else f"got {values.size}"
+    expect(not missing.size and values.size == count, f"expected {count} requests in the log, numbered from 0: {fault}")

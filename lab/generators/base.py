@@ -12,10 +12,10 @@ refused. For example, none of these is a count:
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Annotated, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -26,6 +26,8 @@ from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, OutputErro
 
 MAX_COUNT = 2**53
 """The largest count: up to it JSON, Lua and numpy represent the same number, and no run reaches it."""
+PROTOCOL_NAMES = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
+"""The name of each protocol in programs that are written in Go: k6 and the lab's own client."""
 COUNT = r"[0-9]{1,16}"
 """A count in a regular expression; longer digits are no count."""
 
@@ -47,7 +49,7 @@ class Generator(Protocol):
     """The interface of a load generator (such as wrk or k6), with defaults that its subclasses may override."""
 
     name: str
-    """The name in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load, events, k6-websocket."""
+    """The name in sweeps and tables: k6, wrk2, wrk, oha, hey, h2load, events, k6-websocket, k6-grpc."""
     binary: str
     """The program's name, which is looked up on PATH and occurs once in `argv`."""
     version_flag: str
@@ -56,14 +58,12 @@ class Generator(Protocol):
     """Other names of the program, tried when `binary` is missing or another program (wrk2 as `wrk`)."""
     models: frozenset[Literal["open", "closed"]]
     """The kinds of load that it makes: open loop, closed loop or both."""
-    latency_from: Literal["due", "sent"]
+    latency_from: Literal["due", "sent"] = "sent"
     """The moment from which its latency counts: when a request was due, or when it was sent."""
     remedy: str
     """A sentence on how to get it when it is missing."""
     protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
     """The protocols that it can be limited to."""
-    logs_requests: bool = False
-    """Whether it can report every request (`GeneratorLoad.logged`)."""
     own: bool = False
     """Whether it is the lab's own program, which scripts/bring builds when it is first needed."""
     own_backend: bool = False
@@ -211,10 +211,10 @@ def common_refusal(load: GeneratorLoad) -> str | None:
             "only the generators events and k6-websocket have a time between two events or messages",
         ),
         (
-            not _is_positive(load.duration_s),
+            not 0 < load.duration_s < inf,
             f"the duration must be a positive number of seconds, got {load.duration_s:g}",
         ),
-        (not _is_positive(rate_rps), f"the rate must be a positive number of requests per second, got {rate_rps:g}"),
+        (not 0 < rate_rps < inf, f"the rate must be a positive number of requests per second, got {rate_rps:g}"),
         (
             load.requests is not None and load.requests < 1,
             f"the number of requests must be positive, got {load.requests}",
@@ -224,14 +224,10 @@ def common_refusal(load: GeneratorLoad) -> str | None:
             f"a name for every host in the TLS handshake needs an https:// URL, got {load.url!r}",
         ),
         (
-            not _is_positive(load.timeout_s),
+            not 0 < load.timeout_s < inf,
             f"the timeout must be a positive number of seconds, got {load.timeout_s:g}",
         ),
     )
-
-
-def _is_positive(value: float) -> bool:
-    return math.isfinite(value) and value > 0
 
 
 def one_host_rule(name: str, load: GeneratorLoad) -> tuple[bool, str]:
@@ -267,6 +263,24 @@ def make_output_error(expected: str, stdout: str, stderr: str, exit_status: int 
     if message:
         parts.append(f"stderr begins {message!r}")
     return OutputError(f"expected {expected}: {'; '.join(parts)}")
+
+
+def expect_output(held: object, expected: str, stdout: str, stderr: str, exit_status: int = 0) -> None:
+    """Raise an OutputError about a generator's output if a condition is not met.
+
+    Args:
+        held: The condition, any value that can be true or false.
+        expected: What was expected, in words, such as `exit status 0`.
+        stdout: The standard output.
+        stderr: The error output.
+        exit_status: The exit status of the generator.
+
+    Raises:
+        OutputError: The condition is not met; the message is that of `make_output_error`.
+
+    """
+    if not held:
+        raise make_output_error(expected, stdout, stderr, exit_status)
 
 
 def clean_output(stdout: str) -> str:

@@ -26,11 +26,13 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from lab.generators.base import (
+    PROTOCOL_NAMES,
     Count,
     Generator,
     OutputModel,
     clean_output,
     common_refusal,
+    expect_output,
     make_output_error,
     one_host_rule,
 )
@@ -47,7 +49,6 @@ COMPLETE, CUT, REFUSED = 0, 1, 2
 """The ways in which a stream ends."""
 EARLY_US = 2000
 """The µs by which the last event of a complete stream may precede its due time, and two clocks may differ."""
-PROTOCOLS = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
 
 Rows = npt.NDArray[np.int64]
 
@@ -82,7 +83,6 @@ class Events(Generator):
     binary = "events-client"
     models = frozenset({"closed"})
     version_flag = "-version"
-    latency_from = "sent"
     remedy = "scripts/shell scripts/bring events-client (built from scripts/events by Go)"
     protocols = frozenset({"h1", "h2"})
     own = True
@@ -127,8 +127,7 @@ class Events(Generator):
             OutputError: The client failed, or its numbers contradict each other.
 
         """
-        if exit_status != 0:
-            raise make_output_error("exit status 0", stdout, stderr, exit_status)
+        expect_output(exit_status == 0, "exit status 0", stdout, stderr, exit_status)
         try:
             output = _Output.model_validate_json(clean_output(stdout))
         except ValidationError:
@@ -206,11 +205,11 @@ def _read_rows(output: _Output, load: GeneratorLoad) -> Rows:
     wrong = _find_wrong_rows(rows, count, output.ended_us - output.began_us, load)
     expect(not wrong.any(), f"expected possible times and counts of every stream, got {rows[wrong][:1].tolist()}")
     _compare_sums(output, rows)
-    protocols = {PROTOCOLS[load.protocol]} if output.protocols else set[str]()
+    protocols = {PROTOCOL_NAMES[load.protocol]} if output.protocols else set[str]()
     answered = int((rows[:, 1] > 0).sum())
     expect(
         set(output.protocols) == protocols and sum(output.protocols.values()) == answered,
-        f"expected {answered} answers by {PROTOCOLS[load.protocol]}, got {output.protocols}",
+        f"expected {answered} answers by {PROTOCOL_NAMES[load.protocol]}, got {output.protocols}",
     )
     return rows
 

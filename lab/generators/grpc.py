@@ -28,18 +28,17 @@ from pydantic import ValidationError
 
 from lab.generators.base import (
     Count,
-    Generator,
-    OutputModel,
     OutputTime,
     clean_output,
     common_refusal,
+    expect_output,
     list_destinations,
     make_output_error,
     one_host_rule,
     scheduled_s,
     sort_rising,
 )
-from lab.generators.k6 import K6, KINDS, PERCENTS, STATS, make_scenario
+from lab.generators.k6 import K6, KINDS, PERCENTS, STATS, ScriptedK6, Summary, make_scenario
 from lab.model.load import (
     CallReport,
     ErrorKind,
@@ -66,18 +65,13 @@ ROUNDING_US = 1.0
 """The µs by which the sum of latencies may differ for each call: the script rounds them."""
 
 
-class _Summary(OutputModel):
+class _GrpcSummary(Summary):
     """The line that the script prints at the end of the run, with k6's own counts."""
 
     lab_grpc: Literal[1]
-    duration_ms: OutputTime
-    made: Count
-    dropped: Count
     messages: Count
-    received_bytes: Count
     told_us: Count
     codes: list[Count]
-    errors: dict[ErrorKind, Count]
     latency: dict[str, OutputTime]
     """The values of a Trend: `count`, `min`, `max`, `avg` and percentiles; empty where no call was answered."""
 
@@ -96,21 +90,12 @@ class _Summary(OutputModel):
         return sort_rising([(0.0, self.latency["min"]), *inside, (1.0, self.latency["max"])])
 
 
-class Grpc(Generator):
+class Grpc(ScriptedK6):
     """The load generator for gRPC: k6 with a script of the lab, with one connection for each of k6's virtual users."""
 
     name = GRPC_GENERATOR
-    binary = K6.binary
     models = frozenset({"open", "closed"})
-    version_flag = K6.version_flag
-    latency_from = "sent"
-    remedy = K6.remedy
     protocols = frozenset({"h2"})
-    own_backend = True
-
-    def version(self, output: str) -> str | None:
-        """Return k6's version from its output; None if another program printed the output."""
-        return K6().version(output)
 
     def refusal(self, load: GeneratorLoad) -> str | None:
         """Return the reason why k6 cannot make this load of gRPC calls; None if it can."""
@@ -163,11 +148,12 @@ class Grpc(Generator):
 
         """
         lines = [line for line in clean_output(stdout).splitlines() if line.startswith('{"lab_grpc":1,')]
-        if exit_status != 0 or len(lines) != 1:
-            raise make_output_error('a line that begins {"lab_grpc":1,', stdout, stderr, exit_status)
+        expect_output(
+            exit_status == 0 and len(lines) == 1, 'a line that begins {"lab_grpc":1,', stdout, stderr, exit_status
+        )
         failures = [line for line in clean_output(stderr).splitlines() if line.startswith(FAILED)]
         try:
-            summary = _Summary.model_validate_json(lines[0])
+            summary = _GrpcSummary.model_validate_json(lines[0])
             errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := summary.errors[kind])}
             answered = summary.answered
             expect(answered > 0, f"no call was answered: errors {errors}, {next(iter(failures), 'none was made')}")
@@ -193,7 +179,7 @@ class Grpc(Generator):
         )
 
 
-def _compare_counts(summary: _Summary, errors: Mapping[ErrorKind, int], load: GeneratorLoad) -> None:
+def _compare_counts(summary: _GrpcSummary, errors: Mapping[ErrorKind, int], load: GeneratorLoad) -> None:
     """Check that the counts of calls, failures, status codes and messages agree with one another.
 
     Raises:
@@ -215,7 +201,7 @@ def _compare_counts(summary: _Summary, errors: Mapping[ErrorKind, int], load: Ge
 
 
 def _compare_latencies(
-    summary: _Summary, points_ms: list[tuple[float, float]], average_us: float, load: GeneratorLoad
+    summary: _GrpcSummary, points_ms: list[tuple[float, float]], average_us: float, load: GeneratorLoad
 ) -> None:
     """Check that the latencies agree: the percentiles, the mean, and the sum of the latencies that were sent to the backend.
 

@@ -34,7 +34,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from lab.generators.base import (
     COUNT,
@@ -48,7 +47,7 @@ from lab.generators.base import (
 )
 from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, expect, first_broken
 from lab.model.pages import UPLOAD_ANSWER_BYTES
-from lab.stats.histogram import Histogram
+from lab.stats.histogram import Histogram, Ints
 
 LOG = "/dev/stderr"
 ALPN = {"h1": "http/1.1", "h2": "h2"}
@@ -89,7 +88,6 @@ class H2load(Generator):
     binary = "h2load"
     models = frozenset({"open", "closed"})
     version_flag = "--version"
-    latency_from = "sent"
     remedy = "apt-get install nghttp2-client, or start the lab with scripts/shell"
     protocols = frozenset({"h1", "h2"})
 
@@ -181,9 +179,8 @@ class H2load(Generator):
         late = answered[:, 2] >= load.timeout_s * 1e6
         in_time = answered[~late]
         expect(len(in_time) > 0, f"no request was answered within {load.timeout_s:g} s: {len(rows)} were not")
-        moved_s = None
-        if load.transfer is not None:
-            moved_s = _check_transfers(load, rows, duration_s, int(summary["data"]), MEAN.search(summary[0]))
+        data_bytes, mean = int(summary["data"]), MEAN.search(summary[0])
+        moved_s = _check_transfers(load, rows, duration_s, data_bytes, mean) if load.transfer is not None else None
         counts: dict[ErrorKind, int] = {
             "read": int(np.count_nonzero(lost)),
             "timeout": int(np.count_nonzero(late)),
@@ -195,14 +192,14 @@ class H2load(Generator):
             latency=Histogram.of_values(in_time[:, 2] * 1e-6),
             recorded_s=duration_s,
             errors={kind: int(count) for kind, count in counts.items() if count},
-            size_bytes=int(summary["data"]),
+            size_bytes=data_bytes,
             size_includes_headers=False,
             scheduled_s=scheduled_s(load) if moved_s is None else moved_s,
         )
 
 
 def _check_transfers(
-    load: GeneratorLoad, rows: npt.NDArray[np.int64], duration_s: float, data_bytes: int, mean: re.Match[str] | None
+    load: GeneratorLoad, rows: Ints, duration_s: float, data_bytes: int, mean: re.Match[str] | None
 ) -> float:
     """Check that the bytes and times of large transfers fit their number, and return the seconds that the transfers took.
 
@@ -242,7 +239,7 @@ def _check_transfers(
     return moved_s
 
 
-def _rows(stderr: str) -> npt.NDArray[np.int64]:
+def _rows(stderr: str) -> Ints:
     """Parse h2load's log, which has a line for each request, into an array with one row per request.
 
     Returns:

@@ -65,7 +65,6 @@ class Hey(Generator):
     binary = "hey"
     models = frozenset({"closed"})
     version_flag = "-h"
-    latency_from = "sent"
     remedy = "apt-get install hey, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:

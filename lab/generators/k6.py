@@ -48,12 +48,14 @@ import polars as pl
 
 from lab.generators._k6_log import parse_requests
 from lab.generators.base import (
+    PROTOCOL_NAMES,
     Count,
     Generator,
     OutputModel,
     OutputTime,
     clean_output,
     common_refusal,
+    expect_output,
     list_destinations,
     make_output_error,
     scheduled_s,
@@ -62,9 +64,6 @@ from lab.generators.base import (
 from lab.model.bottleneck import count_unanswered
 from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, OutputError, expect, first_broken
 from lab.stats.histogram import Histogram
-
-PROTO = {"h1": "HTTP/1.1", "h2": "HTTP/2.0"}
-"""The name that k6 uses for each protocol."""
 
 SCRIPT = """\
 import exec from 'k6/execution';
@@ -217,14 +216,19 @@ The order is a text, because a text exists once for all virtual users, unlike a 
 STATS = ["count", "min", "max", *(f"p({percent})" for percent in PERCENTS)]
 
 
-class _Summary(OutputModel):
-    """The line with the counts and latencies of a run that the lab's script for k6 prints at the end (`handleSummary`)."""
+class Summary(OutputModel):
+    """The counts that k6's scripts for HTTP and for gRPC print in a line at the end of a run (`handleSummary`)."""
 
     duration_ms: OutputTime
     made: Count
     dropped: Count
     received_bytes: Count
     errors: dict[ErrorKind, Count]
+
+
+class _HttpSummary(Summary):
+    """The line with the counts and latencies of a run that k6's script for HTTP prints at the end."""
+
     latency: dict[str, OutputTime] | None
     """The values of a Trend: `count`, `min`, `max`, and its percentiles; null where no request was answered."""
 
@@ -256,8 +260,6 @@ class K6(Generator):
     binary = "k6"
     models = frozenset({"open", "closed"})
     version_flag = "version"
-    latency_from = "sent"
-    logs_requests = True
     remedy = "start the lab with scripts/shell, which builds it"
     protocols = frozenset({"h1", "h2"})
     out: Out | None = None
@@ -283,11 +285,9 @@ class K6(Generator):
 
     def refusal(self, load: GeneratorLoad) -> str | None:
         """Return the reason why k6 cannot make this load; None if it can."""
-        common = common_refusal(replace(load, generators=1, logged=False, answers=(), traffic=None))
-        if common is not None:
-            return common
         rate_rps, hosts = load.rate_rps, 1 if load.traffic else max(1, len(load.hosts))
-        return first_broken(
+        plain = replace(load, generators=1, logged=False, answers=(), traffic=None)
+        return common_refusal(plain) or first_broken(
             (load.requests is not None, "k6 is run for a time here, not for a number of requests"),
             (
                 rate_rps is not None and round(rate_rps * 1000) < 1,
@@ -333,7 +333,7 @@ class K6(Generator):
             "timeout_ms": load.timeout_s * 1000,
             "keepalive": load.keepalive,
             "answers": load.answers,
-            "proto": PROTO[load.protocol] if load.url.startswith("https://") else "",
+            "proto": PROTOCOL_NAMES[load.protocol] if load.url.startswith("https://") else "",
             "kinds": KINDS,
             "stats": STATS,
             "scenario": make_scenario(load),
@@ -363,9 +363,14 @@ class K6(Generator):
 
         """
         lines = [line for line in clean_output(stdout).splitlines() if line.startswith('{"lab":1,')]
-        if exit_status != 0 or len(lines) < load.generators:
-            expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
-            raise make_output_error(f'{expected} that begins {{"lab":1,', stdout, stderr, exit_status)
+        expected = "the line of the summary" if load.generators == 1 else f"{load.generators} lines of summaries"
+        expect_output(
+            exit_status == 0 and len(lines) >= load.generators,
+            f'{expected} that begins {{"lab":1,',
+            stdout,
+            stderr,
+            exit_status,
+        )
         parts = [self._parse_summary(line, stderr, load) for line in lines[-load.generators :]]
         return merge_results(parts) if len(parts) > 1 else parts[0]
 
@@ -384,14 +389,16 @@ class K6(Generator):
 
         """
         try:
-            summary = _Summary.model_validate_json(line)
+            summary = _HttpSummary.model_validate_json(line)
             answered, points_ms = summary.answered, summary.points_ms
         except (ValueError, KeyError):
             raise make_output_error("a whole summary line, of counts and times", line, stderr) from None
         errors: dict[ErrorKind, int] = {kind: count for kind in KINDS if (count := summary.errors[kind])}
         # a logged load without an answer is a valid outcome
-        unanswered_load = summary.latency is None and not load.logged
-        expect(not unanswered_load, f"no request was answered: {summary.made} made, errors {errors}")
+        expect(
+            summary.latency is not None or load.logged,
+            f"no request was answered: {summary.made} made, errors {errors}",
+        )
         lost = sum(count for kind, count in errors.items() if kind != "status")
         expect(
             answered + lost == summary.made,
@@ -423,6 +430,19 @@ class K6(Generator):
         result = self.parse(stdout, stderr, 0, load)
         rate_rps = round(load.rate_rps * 1000) / 1000  # the rate that k6 gets has three decimals
         return parse_requests(stderr, result.requests + count_unanswered(result), rate_rps, result.dropped > 0)
+
+
+class ScriptedK6(Generator):
+    """The common part of the generators that are k6 with another script of the lab; they need the lab's own backend."""
+
+    binary = K6.binary
+    version_flag = K6.version_flag
+    remedy = K6.remedy
+    own_backend = True
+
+    def version(self, output: str) -> str | None:
+        """Return k6's version and the setting of Go's garbage collector, such as `1.4.0, GOGC=off`; None for another program's output."""
+        return K6().version(output)
 
 
 def make_mix(load: GeneratorLoad) -> Mapping[str, Any] | None:

@@ -23,20 +23,20 @@ import math
 import re
 
 import numpy as np
-import numpy.typing as npt
 
 from lab.generators.base import (
     MAX_COUNT,
     Generator,
     clean_output,
     common_refusal,
+    expect_output,
     header_arguments,
     make_output_error,
     one_host_rule,
     scheduled_s,
 )
 from lab.model.load import GeneratorLoad, GeneratorResult, expect, first_broken
-from lab.stats.histogram import Histogram
+from lab.stats.histogram import Floats, Histogram
 
 HEADER = "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status"
 START, FIRST_BYTE, DURATION, BYTES, STATUS = 0, 3, 4, 5, 6
@@ -92,8 +92,7 @@ class Oha(Generator):
             OutputError: oha failed, or its CSV is faulty or without rows.
 
         """
-        if exit_status != 0:
-            raise make_output_error("exit status 0", stdout, stderr, exit_status)
+        expect_output(exit_status == 0, "exit status 0", stdout, stderr, exit_status)
         rows, rate_rps = _rows(stdout, stderr), load.rate_rps or 0.0
         _refuse_rows(rows, rate_rps)
         # a corrected duration counts from when the row was due, which the CSV does not contain
@@ -116,7 +115,7 @@ class Oha(Generator):
         )
 
 
-def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
+def _rows(stdout: str, stderr: str) -> Floats:
     """Parse the CSV that oha printed, with one row per answered request.
 
     Args:
@@ -131,10 +130,13 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
 
     """
     lines = clean_output(stdout).splitlines()
-    if not lines or lines[0] != HEADER or not stdout.endswith("\n"):
-        raise make_output_error(f"the CSV columns {HEADER} and whole lines", stdout, stderr)
-    if len(lines) == 1:
-        raise make_output_error("a row for every answered request (none was answered)", stdout, stderr)
+    expect_output(
+        lines and lines[0] == HEADER and stdout.endswith("\n"),
+        f"the CSV columns {HEADER} and whole lines",
+        stdout,
+        stderr,
+    )
+    expect_output(len(lines) > 1, "a row for every answered request (none was answered)", stdout, stderr)
     try:
         if marks := "".join(lines[1:]).encode().translate(None, b"0123456789.eE-,"):
             raise ValueError(
@@ -145,7 +147,7 @@ def _rows(stdout: str, stderr: str) -> npt.NDArray[np.float64]:
         raise make_output_error("seven numbers in every row", stdout, stderr) from None
 
 
-def _refuse_rows(rows: npt.NDArray[np.float64], rate_rps: float) -> None:
+def _refuse_rows(rows: Floats, rate_rps: float) -> None:
     """Check that the rows of oha's CSV (one per request) are possible.
 
     Args:

@@ -26,22 +26,21 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import ValidationError
 
 from lab.generators.base import (
     Count,
-    Generator,
     OutputModel,
     OutputTime,
     clean_output,
     common_refusal,
+    expect_output,
     list_destinations,
     make_output_error,
     one_host_rule,
 )
 from lab.generators.events import EARLY_US, count_events
-from lab.generators.k6 import K6
+from lab.generators.k6 import K6, ScriptedK6
 from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, StreamReport, expect, first_broken
 from lab.model.sweeps import WEBSOCKET_GENERATOR
 from lab.stats.histogram import Histogram
@@ -59,8 +58,6 @@ CLOCKS_MS = 1000
 """The milliseconds by which the difference of the two clocks may vary among the lines; they are read one after the other."""
 COMPLETE, CUT, REFUSED, SILENT = range(4)
 """The ways in which a WebSocket ends; SILENT: a message did not come back in time."""
-
-Ints = npt.NDArray[np.int64]
 
 
 class _Row(OutputModel):
@@ -122,20 +119,11 @@ class _Summary(OutputModel):
     received_bytes: Count
 
 
-class WebSocket(Generator):
+class WebSocket(ScriptedK6):
     """The load generator for WebSockets: k6 with a script of the lab, with one connection for each of k6's virtual users."""
 
     name = WEBSOCKET_GENERATOR
-    binary = K6.binary
     models = frozenset({"closed"})
-    version_flag = K6.version_flag
-    latency_from = "sent"
-    remedy = K6.remedy
-    own_backend = True
-
-    def version(self, output: str) -> str | None:
-        """Return k6's version and the setting of Go's garbage collector, such as `1.4.0, GOGC=off`; None for another program's output."""
-        return K6().version(output)
 
     def refusal(self, load: GeneratorLoad) -> str | None:
         """Return the reason why k6 cannot make this load of WebSockets; None if it can."""
@@ -194,8 +182,9 @@ class WebSocket(Generator):
 
         """
         lines = [line for line in clean_output(stdout).splitlines() if line.startswith('{"lab_websocket":1,')]
-        if exit_status != 0 or len(lines) != 1:
-            raise make_output_error('a line that begins {"lab_websocket":1,', stdout, stderr, exit_status)
+        expect_output(
+            exit_status == 0 and len(lines) == 1, 'a line that begins {"lab_websocket":1,', stdout, stderr, exit_status
+        )
         logged = [line.removeprefix("websocket ") for line in stderr.splitlines() if line.startswith("websocket ")]
         try:
             summary = _Summary.model_validate_json(lines[0])

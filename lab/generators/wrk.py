@@ -40,19 +40,18 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import numpy as np
-import numpy.typing as npt
 
 from lab.generators.base import (
     COUNT,
     Generator,
     clean_output,
     common_refusal,
+    expect_output,
     header_arguments,
     list_destinations,
-    make_output_error,
 )
 from lab.model.load import ErrorKind, GeneratorLoad, GeneratorResult, expect, first_broken
-from lab.stats.histogram import UNIT_S, Histogram
+from lab.stats.histogram import UNIT_S, Histogram, Ints
 
 COUNTS = """\
 -- Prints wrk's exact counts.
@@ -168,7 +167,6 @@ class Wrk(Generator):
     binary = "wrk"
     models = frozenset({"closed"})
     version_flag = "-v"
-    latency_from = "sent"
     remedy = "apt-get install wrk, or start the lab with scripts/shell"
 
     def version(self, output: str) -> str | None:
@@ -235,12 +233,9 @@ class Wrk(Generator):
         """
         stdout = clean_output(stdout)
         blocks, count = read_blocks(stdout, load.timed), processes(stdout)
-        if exit_status != 0 or len(blocks) != count:
-            expected = "the block of counts up to 'LAB end'" + (f" of each of {count} processes" if count > 1 else "")
-            raise make_output_error(expected, stdout, stderr, exit_status)
-        errors: Counter[ErrorKind] = Counter()
-        for block in blocks:
-            errors.update(block.errors)
+        expected = "the block of counts up to 'LAB end'" + (f" of each of {count} processes" if count > 1 else "")
+        expect_output(exit_status == 0 and len(blocks) == count, expected, stdout, stderr, exit_status)
+        errors = sum((Counter(block.errors) for block in blocks), Counter[ErrorKind]())
         answered = sum(block.answered for block in blocks)
         expect(answered > 0, f"no request was answered within {load.timeout_s:g} s: {dict(errors)}")
         if load.answers and max(load.answers) >= ERROR:
@@ -287,14 +282,14 @@ class WrkBlock:
     size_bytes: int
     errors: Mapping[ErrorKind, int]
     announced: int
-    table: npt.NDArray[np.int64]
+    table: Ints
 
     @property
     def answered(self) -> int:
         """The number of responses that one process received within the timeout."""
         return self.complete - self.errors.get("timeout", 0)
 
-    def measured(self, connections: int, timeout_s: float) -> npt.NDArray[np.int64]:
+    def measured(self, connections: int, timeout_s: float) -> Ints:
         """Return the latencies of one wrk process, without those that wrk invented (see `remove_corrections`).
 
         Responses after the timeout are not included.
@@ -344,12 +339,12 @@ def _parse_block(match: re.Match[str]) -> WrkBlock:
     return WrkBlock(duration_us, complete, size_bytes, errors, int(match[10] or 0), table)
 
 
-def histogram_of(table: npt.NDArray[np.int64]) -> Histogram:
+def histogram_of(table: Ints) -> Histogram:
     """Return a latency histogram from rows (latency in µs, number of responses), an array of shape (n, 2)."""
     return Histogram.of_counts(table * np.array([UNIT_S, 1.0]), "exact")
 
 
-def remove_corrections(table: npt.NDArray[np.int64], answered: int, interval_us: int) -> npt.NDArray[np.int64]:
+def remove_corrections(table: Ints, answered: int, interval_us: int) -> Ints:
     """Return the latencies that wrk really measured, without those that it invented.
 
     wrk adds latencies that were never measured (`stats_correct` in its source). If a latency n is at least twice the interval

@@ -153,12 +153,12 @@ class Wrk2(Generator):
         totals = TOTALS.search(stdout)
         if exit_status != 0 or totals is None or not END.search(stdout):
             raise make_output_error("a summary up to 'Transfer/sec'", stdout, stderr, exit_status)
-        negative = "recoridng a negative #" in stdout
-        expect(not negative, "wrk2 saw a negative latency: the clock was stepped during the run")
+        expect(
+            "recoridng a negative #" not in stdout, "wrk2 saw a negative latency: the clock was stepped during the run"
+        )
         requests, summary = int(totals[1]), totals[0].strip()
         expect(requests > 0, f"no request was answered: {summary!r}")
-        block = next(iter(read_blocks(stdout)), None)
-        if block is None:
+        if (block := next(iter(read_blocks(stdout)), None)) is None:
             raise make_output_error("the block of counts up to 'LAB end'", stdout, stderr)
         if (spectrum := SPECTRUM.search(stdout)) is None:
             raise make_output_error(

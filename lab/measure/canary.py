@@ -155,8 +155,7 @@ def decode_brotli(body: bytes, size: int) -> bytes:
         ValueError: The body is broken or longer than `size`, or the library is not installed.
 
     """
-    name = ctypes.util.find_library("brotlidec")
-    if name is None:
+    if (name := ctypes.util.find_library("brotlidec")) is None:
         raise ValueError(
             "it came in brotli, and libbrotlidec is not on this machine (Debian: apt-get install libbrotli1)"
         )

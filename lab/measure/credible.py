@@ -9,7 +9,7 @@ committed runs. Comparisons are written so that NaN is always a fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lab.model.bottleneck import count_unanswered
@@ -144,10 +144,9 @@ def find_time_faults(
         yield Reason.GENERATOR_TIME, f"it reports {reported_s:.6g} s, {observation.elapsed_s:.6g} s passed"
     cpus = None if cpus is None else cpus * point.generators
     if cpu_s is not None and cpus is not None and not cpu_s <= cpus * (MAX_CPU_SHARE * reported_s + CPU_S):
-        available = f"{cpus} CPU{'s' if cpus > 1 else ''}"
         yield (
             Reason.GENERATOR_TIME,
-            f"it reports {reported_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {available}",
+            f"it reports {reported_s:.6g} s, in which it cannot have used {cpu_s:.2f} s of {cpus} CPU{'s' if cpus > 1 else ''}",
         )
 
 
@@ -179,8 +178,10 @@ def count_faults(
     if point.rate_rps is not None and result.requests > (
         1 + MAX_AHEAD_SHARE
     ) * point.rate_rps * result.duration_s + _count_streams(point):
-        message = f"{result.requests} responses in {result.duration_s:.6g} s at {point.rate_rps:g} req/s"
-        yield Reason.GENERATOR_COUNT, message
+        yield (
+            Reason.GENERATOR_COUNT,
+            f"{result.requests} responses in {result.duration_s:.6g} s at {point.rate_rps:g} req/s",
+        )
     yield from latency_faults(point, result)
     yield from _compare_counts(point, result, observation, body_bytes, tls)
 
@@ -188,8 +189,8 @@ def count_faults(
 def find_stream_count_faults(
     point: LoadPoint,
     result: GeneratorResult,
-    counts: tuple[Mapping[str, int], Mapping[str, int]],
-    span_s: tuple[float, float],
+    counts: Sequence[Mapping[str, int]],
+    span_s: Sequence[float],
     observation: Observation,
 ) -> Iterator[Fault]:
     """Yield the faults in a generator's counts of Server-Sent Events or of WebSocket messages, compared with the backend's counts.
@@ -226,8 +227,10 @@ def find_stream_count_faults(
         yield Reason.GENERATOR_TIME, "the send times or round trips that it reports are not those that the backend has"
     began_s, ended_s = span_s
     if not began_s - CLOCK_S <= report.began_s <= report.ended_s <= ended_s + CLOCK_S:
-        message = f"it reports {report.began_s:.3f} to {report.ended_s:.3f} s, the load was from {began_s:.3f} to {ended_s:.3f}"
-        yield Reason.GENERATOR_TIME, message
+        yield (
+            Reason.GENERATOR_TIME,
+            f"it reports {report.began_s:.3f} to {report.ended_s:.3f} s, the load was from {began_s:.3f} to {ended_s:.3f}",
+        )
     longest_s = max((result.latency.maximum_s or 0.0, report.gap_s, *report.first_s))
     if longest_s > result.duration_s + CLOCK_S + longest_s * MAX_CLOCK_SHARE:
         yield Reason.GENERATOR_TIME, f"an event or message took {longest_s:.6g} s of a run of {result.duration_s:.6g} s"
@@ -235,9 +238,7 @@ def find_stream_count_faults(
     yield from _compare_counts(point, requests, observation, 0, "none", PROBES_PER_S * observation.elapsed_s)
 
 
-def find_call_faults(
-    point: LoadPoint, result: GeneratorResult, counts: tuple[Mapping[str, int], Mapping[str, int]]
-) -> Iterator[Fault]:
+def find_call_faults(point: LoadPoint, result: GeneratorResult, counts: Sequence[Mapping[str, int]]) -> Iterator[Fault]:
     """Yield the faults in a generator's counts of gRPC calls, compared with the backend's counts.
 
     If no call failed, the backend must have answered as many calls as the generator counted, and sent as many messages.
@@ -284,10 +285,10 @@ def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]
     recorded = latency.total / result.requests
     share = result.recorded_s / reported_s
     if not (1 - MAX_COVERAGE_ERROR) * share <= recorded <= (1 + MAX_COVERAGE_ERROR) * share:
-        message = (
-            f"{latency.total} latencies of {result.requests} requests in {result.recorded_s:.6g} of {reported_s:.6g} s"
+        yield (
+            Reason.GENERATOR_COUNT,
+            f"{latency.total} latencies of {result.requests} requests in {result.recorded_s:.6g} of {reported_s:.6g} s",
         )
-        yield Reason.GENERATOR_COUNT, message
     longest_s, mean_s = latency.maximum_s or 0.0, latency.mean_s or 0.0
     if longest_s > (1 + MAX_EARLY_SHARE) * reported_s + CLOCK_S:
         yield Reason.GENERATOR_TIME, f"an answer took {longest_s:.6g} s of a run of {reported_s:.6g} s"
@@ -298,8 +299,10 @@ def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]
     if point.requests is not None and closed and not count_unanswered(result):
         explained_s = max(waiting / _count_streams(point) * reported_s, longest_s)
         if not reported_s * MIN_EXPLAINED_SHARE <= explained_s:
-            message = f"it reports {reported_s:.6g} s, of which its latencies explain {explained_s:.6g} s"
-            yield Reason.GENERATOR_TIME, message
+            yield (
+                Reason.GENERATOR_TIME,
+                f"it reports {reported_s:.6g} s, of which its latencies explain {explained_s:.6g} s",
+            )
     highest = MAX_WAITING_SHARE[latency.kind] * _count_streams(point) + (
         0.0 if closed else MAX_QUEUED_SHARE * (point.rate_rps or 0.0) * reported_s
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError
-from lab.generators import Generator, get_generator
+from lab.generators import get_generator
 from lab.measure import validity
 from lab.measure.measurement import LoadFindings, LoadRun
 from lab.measure.validity import Fault
@@ -54,7 +54,6 @@ class _DisturbanceThread:
     context: DisturbanceContext
     log: Path
     """The generator's log; its first line shows that the load has begun."""
-    done: bool = False
     fault: str = ""
     error: BaseException | None = None
     """The error that ends the run: a lost target or a defect of the lab."""
@@ -81,8 +80,6 @@ class _DisturbanceThread:
             self.fault = f"still busy {JOIN_S:g} s after the load's end"
         if self.error is not None:
             raise self.error
-        if not self.done and not self.fault:
-            self.fault = "the load was over before it was done"
 
     def _run(self) -> None:
         """Disrupt the system at the planned time after the first request.
@@ -96,9 +93,8 @@ class _DisturbanceThread:
             self.context.began = time.monotonic()
             self.context.wait_until(self.disturbance.at_s)
             self.disturbance.disturb(self.context)
-            self.done = True
         except LoadEndedError:
-            pass
+            self.fault = "the load was over before it was done"
         except LostError as error:
             self.error = error
         except LabError as error:
@@ -117,7 +113,6 @@ class DisruptedRegime:
     target: Target
     system: System
     point: LoadPoint
-    generator: Generator
     manifests: Manifests
     _context: DisturbanceContext = field(init=False)
     _began_s: float = 0.0
@@ -143,8 +138,7 @@ class DisruptedRegime:
         """
 
         def find(name: str) -> str:
-            installed = self.target.installed(get_generator(name))
-            if installed is None:
+            if (installed := self.target.installed(get_generator(name))) is None:
                 raise MeasuringError(f"generator {name}", "is not in the client's place", get_generator(name).remedy)
             return installed.path
 
@@ -197,7 +191,7 @@ class DisruptedRegime:
         after = _list_running(self.system)
         self._clocks.append(self.system.clock())
         with _note_failure(self._faults, Reason.EVENT_LOG):
-            self._context.log.extend(recorder.events())
+            self._context.log.events.extend(recorder.events())
         self._moved = {role for role, before in running.items() if before is None or before != after[role]}
         self._notes = recorder.notes()
         return ended, watch.observation()
@@ -225,7 +219,8 @@ class DisruptedRegime:
             if run.result is None:
                 faults += validity.find_machine_faults(run.seen)
             else:
-                log = self.generator.requests(run.ended.stdout, run.ended.stderr, run.begun.job.load)
+                job = run.begun.job
+                log = job.generator.requests(run.ended.stdout, run.ended.stderr, job.load)
                 requests = shifted(log, best.offset_s)
                 first_s = requests["due_s"].min()
                 outcome = outcomes.compute_outcome(self.point, requests, events, run.seen.rows, self._began_s, error_s)

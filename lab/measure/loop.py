@@ -323,35 +323,44 @@ class MeasuringLoop:
             if not faults:
                 try:
                     if slot.layout is not None:
-                        left, right = runs
-                        return self._store_all(slot, runs, PairRun((left, right)).measure(attempt))
-                    (run,), generator = runs, runs[0].chosen.generator
-                    regime: Regime = STEADY_REGIMES[slot.point.grpc](run.system, slot.point, generator)
+                        return self._store_all(slot, runs, PairRun(runs).measure(attempt))
+                    (run,) = runs
+                    regime: Regime = STEADY_REGIMES[slot.point.grpc](run.system, slot.point)
                     if slot.point.every_s is not None:
-                        regime = StreamedRegime(run.system, slot.point, generator)
+                        regime = StreamedRegime(run.system, slot.point)
                     if slot.point.disturbance is not None:
-                        regime = DisruptedRegime(self.target, run.system, slot.point, generator, run.manifests)
+                        regime = DisruptedRegime(self.target, run.system, slot.point, run.manifests)
                     return self._store_all(slot, runs, [run.measure(regime, attempt)])
                 except UndrainedStartError as error:
                     faults = list(error.reasons)
                     if error.by_warm_up:
                         self._left_out[load] = error.rate_rps
-            lost: LabError | None = None
-            if tried < MAX_FRESH_BRING_UPS:
-                tried += 1
-                try:
-                    self._bring_up_anew(slot, systems, faults)
-                    continue
-                except (StoreError, LostError):
-                    raise
-                except LabError as error:
-                    lost = error
-                    faults.append(f"no fresh system came up: {error}")
-            carried = [(Reason.CARRY_OVER, "; ".join(faults))]
-            last = self._store_all(slot, runs, [make_unmeasured(run.blank(attempt), carried) for run in runs])
-            if lost is not None:
-                raise lost
-            return last
+            if tried == MAX_FRESH_BRING_UPS:
+                return self._store_carried_over(slot, runs, attempt, faults)
+            tried += 1
+            try:
+                self._bring_up_anew(slot, systems, faults)
+            except (StoreError, LostError):
+                raise
+            except LabError as error:
+                self._store_carried_over(slot, runs, attempt, [*faults, f"no fresh system came up: {error}"])
+                raise
+
+    def _store_carried_over(self, slot: Slot, runs: Sequence[SampleRun], attempt: int, faults: Sequence[str]) -> bool:
+        """Store invalid samples of a planned measurement whose load was not made, because of what earlier loads left.
+
+        Args:
+            slot: The planned measurement.
+            runs: The sides that would have been measured.
+            attempt: The number of the attempt, from 1.
+            faults: What earlier loads left in the systems, in words.
+
+        Returns:
+            Whether the measurement needs no further attempt.
+
+        """
+        carried = [(Reason.CARRY_OVER, "; ".join(faults))]
+        return self._store_all(slot, runs, [make_unmeasured(run.blank(attempt), carried) for run in runs])
 
     def _bring_up_anew(self, slot: Slot, systems: _Systems, reasons: Sequence[str]) -> None:
         """Stop the systems and start them again; reload their proxies if the measurement needs workers after a reload.
@@ -447,10 +456,9 @@ def find_stale_samples(
     for block in sorted({sample.block for sample in done}):
         samples = [sample for sample in done if sample.block == block]
         planned = planned_cells(slot for slot in record.plan().slots if slot.block == block)
-        if planned <= {key_of_measurement(sample) for sample in samples if is_settled(sample)}:
-            continue
+        missing = planned - {key_of_measurement(sample) for sample in samples if is_settled(sample)}
         ended = max(estimate_end(sample) for sample in samples)
-        if changed or abs(clock() - ended) > STALE_BLOCK:
+        if missing and (changed or abs(clock() - ended) > STALE_BLOCK):
             stale += samples
     return stale
 

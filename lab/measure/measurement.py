@@ -48,8 +48,6 @@ from lab.targets.common.process import (
 from lab.targets.common.scratch import make_scratch_folder
 from lab.targets.readback import Reading
 
-NO_NEIGHBOUR: Mapping[str, float] = {}
-"""The CPU seconds by role of another system on the same CPUs, where there is none."""
 NOTE_OTHERS_HIDDEN = "what else ran there could not be seen, and is not judged"
 """The note of a sample where other processes were not visible."""
 WARM_UP_LEFT_OUT = "there was no warm-up: it alone takes too many of the proxy's local ports"
@@ -226,16 +224,14 @@ def refuse_undrained(starts: Sequence[LoadStart], rate_rps: float = 0.0) -> None
         UndrainedStartError: Too many ports are taken.
 
     """
-    reasons: list[str] = []
-    any_by_warm_up = False
-    for start in starts:
-        at_start = start.seen["start"]
-        if start.before is not None and ports_are_taken(at_start):
-            by_warm_up = start.warms_up and ports_are_taken(at_start, start.before)
-            reasons.append(f"{find_taken_ports(at_start)}{' after the warm-up' if by_warm_up else ''}")
-            any_by_warm_up |= by_warm_up
-    if reasons:
-        raise UndrainedStartError(reasons, any_by_warm_up, rate_rps)
+    taken = [start for start in starts if start.before is not None and ports_are_taken(start.seen["start"])]
+    by_warm_up = [start.warms_up and ports_are_taken(start.seen["start"], start.before) for start in taken]
+    if taken:
+        reasons = [
+            f"{find_taken_ports(start.seen['start'])}{' after the warm-up' if warm_up_alone else ''}"
+            for start, warm_up_alone in zip(taken, by_warm_up, strict=True)
+        ]
+        raise UndrainedStartError(reasons, any(by_warm_up), rate_rps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +338,7 @@ class SampleRun:
 
             ended, observation = regime.run(warm_up, lambda: load()[0], begun.job.scratch)
             self.start.seen["end"] = self.system.leftovers()
-            run = self.load_run(begun, ended, observation)
+            run = self.load_run(begun, ended, observation, neighbour_s={})
             return self.finish(run, regime.findings(run))
 
     def blank(self, attempt: int) -> Sample:
@@ -385,14 +381,15 @@ class SampleRun:
             f"what earlier loads left in the {place} could not be seen: {reason}" for place, reason in unseen.items()
         ]
         first = send_canary(system, endpoint, point)
-        columns = {
-            **prepared,
-            "notes": tuple(notes),
-            "argv": tuple(build_command(chosen.generator, chosen.path, load)),
-            "gauges": gauges,
-            "tls": first.tls,
-        }
-        blank = blank.model_copy(update=columns)
+        blank = blank.model_copy(
+            update={
+                **prepared,
+                "notes": tuple(notes),
+                "argv": tuple(build_command(chosen.generator, chosen.path, load)),
+                "gauges": gauges,
+                "tls": first.tls,
+            }
+        )
         faults: list[Fault] = [(Reason.KNOB_NOT_APPLIED, str(reading)) for reading in self.readings if not reading.ok]
         faults += [(Reason.LIMIT_NOT_APPLIED, message) for message in system.unapplied()]
         if refusal := chosen.generator.refusal(load):
@@ -408,7 +405,7 @@ class SampleRun:
         begun: BegunSample,
         ended: GeneratorOutcome,
         observation: Observation,
-        neighbour_s: Mapping[str, float] = NO_NEIGHBOUR,
+        neighbour_s: Mapping[str, float],
     ) -> LoadRun:
         """Collect everything about a load that was made: parse the generator's report, and attribute the CPU time.
 
@@ -429,8 +426,7 @@ class SampleRun:
         cores = cpu.compute_core_use(
             observation, own_cpu_s, result, cpus, has_proxy, count, alone=not self.slot.against
         )
-        generator_cpus = self.target.generator_cpus()
-        return LoadRun(begun, ended, observation, result, faults, cores, generator_cpus)
+        return LoadRun(begun, ended, observation, result, faults, cores, self.target.generator_cpus())
 
     def finish(self, run: LoadRun, findings: LoadFindings) -> Measurement:
         """Return the complete sample of a load, and the data that are stored with it.
@@ -447,26 +443,25 @@ class SampleRun:
             rss_bytes=max(ended.rss_bytes, observed.rss_bytes if observed else 0),
             processes=observed.processes if observed else 1,
         )
-        workers, running = self.workers, begun.blank.gauges.get(GAUGE)
-        unlike = []
-        if workers is not None and running not in (None, workers):
-            unlike.append(f"the manifests make {workers} workers or threads of the proxy, {running:g} run")
         warmed = begun.warmup_s > 0
-        left_out = [] if warmed or not self.slot.point.warmup_s else [WARM_UP_LEFT_OUT]
-        unseen = [NOTE_OTHERS_HIDDEN] if observation.others is None else []
+        workers, running, notes = self.workers, begun.blank.gauges.get(GAUGE), [*begun.blank.notes]
+        if workers is not None and running not in (None, workers):
+            notes.append(f"the manifests make {workers} workers or threads of the proxy, {running:g} run")
+        notes += [] if warmed or not self.slot.point.warmup_s else [WARM_UP_LEFT_OUT]
+        notes += [NOTE_OTHERS_HIDDEN] if observation.others is None else []
         reported_notes = result.notes if result is not None else ()
         sample = begun.blank.model_copy(
             update={
                 **self.start.columns(),
                 "warmed_up": warmed,
                 **_build_verdict(findings.faults),
-                **reported_fields(result),
+                **(reported_fields(result) if result is not None else {}),
                 "usage": {**observation.usage, "generator": generator},
                 "busy": {str(number): share for number, share in observation.busy.items()},
                 "steal": observation.steal,
                 "others": observation.others,
                 "counters": dict(observation.counters),
-                "notes": (*begun.blank.notes, *unlike, *left_out, *unseen, *reported_notes, *findings.notes),
+                "notes": (*notes, *reported_notes, *findings.notes),
                 "proxy_core": run.cores["proxy"],
                 "generator_core": run.cores["generator"],
                 **findings.columns,

@@ -84,11 +84,9 @@ class SliceSwitching:
             warmed: The generators' processes of the warm-up, which have ended.
 
         """
-        rate_rps = 0.0
-        for job, ended in zip(self.jobs, warmed, strict=False):
-            result, _ = parse_report(job.generator, job.load, ended)
-            rate_rps += result.achieved_rps if result is not None else 0.0
-        return rate_rps
+        warm_ups = zip(self.jobs, warmed, strict=False)  # without a warm-up there are no processes
+        results = [parse_report(job.generator, job.load, ended)[0] for job, ended in warm_ups]
+        return sum(result.achieved_rps for result in results if result is not None)
 
     def choose_length(self, rate_rps: float, longer: bool) -> None:
         """Choose the length of the slices, and store it in `length_s`.
@@ -216,14 +214,9 @@ class PairRun:
     `sides` has the measurement of the left and that of the right system.
     """
 
-    sides: tuple[SampleRun, SampleRun]
+    sides: Sequence[SampleRun]
 
-    @property
-    def layout(self) -> Layout:
-        """The planned layout of the pair (two systems at once): its sides, which of them starts first, and the time slices."""
-        return self.sides[0].slot.layout or Layout()
-
-    def measure(self, attempt: int) -> tuple[Measurement, Measurement]:
+    def measure(self, attempt: int) -> list[Measurement]:
         """Measure both systems at once; if one cannot be measured, neither is.
 
         Args:
@@ -237,8 +230,7 @@ class PairRun:
 
         """
         left, right = regimes = [
-            STEADY_REGIMES[run.slot.point.grpc](run.system, run.slot.point, run.chosen.generator, alone=False)
-            for run in self.sides
+            STEADY_REGIMES[run.slot.point.grpc](run.system, run.slot.point, alone=False) for run in self.sides
         ]
         with ExitStack() as lasting:
             starts = [run.begin(regime, attempt, lasting) for run, regime in zip(self.sides, regimes, strict=True)]
@@ -246,8 +238,9 @@ class PairRun:
             if len(begun) < len(SIDES):
                 return _fail_both(starts)
             jobs = [side.job for side in begun]
-            interleaved = self.sides[0].slot.point.scheme == "slices"
-            slices = SliceSwitching(jobs, SIDES.index(self.layout.first_slice)) if interleaved else None
+            slot = self.sides[0].slot
+            layout, interleaved = slot.layout or Layout(), slot.point.scheme == "slices"
+            slices = SliceSwitching(jobs, SIDES.index(layout.first_slice)) if interleaved else None
             run = prepare_generators(jobs, lasting) if slices is None else partial(slices.run, lasting)
             ended: list[GeneratorOutcome] = []
             right_observation: list[Observation] = []
@@ -261,7 +254,7 @@ class PairRun:
                 rate_rps = self.sides[0].start.rate_rps
                 if slices is not None:
                     rate_rps = slices.warmed_rps(warmed) or rate_rps
-                    slices.choose_length(rate_rps, self.layout.longer)
+                    slices.choose_length(rate_rps, layout.longer)
                 for side in self.sides:
                     side.start.seen["start"] = side.system.leftovers()
                 refuse_undrained([side.start for side in self.sides], rate_rps)
@@ -290,7 +283,7 @@ class PairRun:
         ended: Sequence[GeneratorOutcome],
         observations: Sequence[Observation],
         slices: SliceSwitching | None,
-    ) -> tuple[Measurement, Measurement]:
+    ) -> list[Measurement]:
         """Judge both sides of a pair after the load, and return their results; a fault of one side makes both invalid.
 
         In every sequence the left side comes first.
@@ -323,17 +316,15 @@ class PairRun:
             pair = begun[index].blank.pair
             assert pair is not None, "a pair's slot says so"
             timed = slices.of(index, run.result.requests if run.result else 0) if slices is not None else {}
-            columns: dict[str, Any] = {"pair": pair.model_copy(update={**timed, "unexplained": unexplained})}
-            if slices is not None:
-                columns |= UNTIMED
-            findings = replace(
-                judgement,
-                faults=[*judgement.faults, *shared, *opposite],
-                columns={**judgement.columns, **columns},
-            )
+            columns = {
+                **judgement.columns,
+                "pair": pair.model_copy(update={**timed, "unexplained": unexplained}),
+                **(UNTIMED if slices is not None else {}),
+            }
+            findings = replace(judgement, faults=[*judgement.faults, *shared, *opposite], columns=columns)
             measurement = self.sides[index].finish(run, findings)
             measurements.append(measurement if slices is None else replace(measurement, histograms={}))
-        return measurements[0], measurements[1]
+        return measurements
 
 
 def _scale_cores(
@@ -361,7 +352,7 @@ def _scale_cores(
     return scaled
 
 
-def _fail_both(starts: Sequence[BegunSample | Measurement]) -> tuple[Measurement, Measurement]:
+def _fail_both(starts: Sequence[BegunSample | Measurement]) -> list[Measurement]:
     """Return the results of a pair that cannot be loaded; both sides are invalid.
 
     Args:
@@ -372,7 +363,4 @@ def _fail_both(starts: Sequence[BegunSample | Measurement]) -> tuple[Measurement
     failed = next(start.sample for start in starts if isinstance(start, Measurement))
     assert failed.reason is not None, "a side without a load has a reason"
     faults = [(failed.reason, f"on the other side: {failed.detail}")]
-    left, right = (
-        make_unmeasured(start.blank, faults) if isinstance(start, BegunSample) else start for start in starts
-    )
-    return left, right
+    return [make_unmeasured(start.blank, faults) if isinstance(start, BegunSample) else start for start in starts]

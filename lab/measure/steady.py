@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.generators import Generator
 from lab.measure import validity
 from lab.measure.canary import send_canary
 from lab.measure.measurement import LoadFindings, LoadRun, Regime
@@ -42,7 +41,6 @@ class SteadyRegime(Regime):
 
     system: System
     point: LoadPoint
-    generator: Generator
     alone: bool = True
     """True for a solo sample; what disturbs both sides of a pair is no fault of either."""
     loaded_s: float | None = None
@@ -105,7 +103,6 @@ class SteadyRegime(Regime):
             result,
             run.seen,
             run.cores["generator"] or 0.0,
-            self.generator.calibration_s(run.begun.job.load),
             first.body_bytes * max(1, point.messages)
             if point.traffic is None
             else point.traffic.mean_bytes(result.requests),
@@ -123,12 +120,14 @@ class SteadyRegime(Regime):
         elif after.faults:
             faults += after.faults
         elif abs(after.body_bytes - first.body_bytes) > validity.compute_size_slack(point, first.body_bytes):
-            message = f"the canary weighed {first.body_bytes} bytes before and {after.body_bytes} after"
-            faults.append((Reason.WRONG_SIZE, message))
-        if endpoint.tls in ("edge", "reencrypt"):
-            faults += validity.check_resumption(point, run.seen.counters)
-        elif point.resumption is not None:
-            notes.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
+            faults.append(
+                (Reason.WRONG_SIZE, f"the canary weighed {first.body_bytes} bytes before and {after.body_bytes} after")
+            )
+        if point.resumption is not None:
+            if endpoint.tls in ("edge", "reencrypt"):
+                faults += validity.check_resumption(point.resumption, run.seen.counters)
+            else:
+                notes.append(NO_TLS if endpoint.tls == "none" else NOT_COUNTED)
         if point.protocol == "h2" and not point.grpc and "proxy/requests_h2" not in run.seen.counters:
             notes.append(NOTE_PROTOCOL_BY_CLIENT)
         interleaved = not self.alone and point.scheme == "slices"

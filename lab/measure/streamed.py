@@ -74,8 +74,7 @@ class CalledRegime(CountedRegime):
         findings, result = SteadyRegime.findings(self, run), run.result
         if result is None or result.calls is None:
             return findings
-        before, after = self._counts
-        faults = credible.find_call_faults(self.point, result, (before, after))
+        faults = credible.find_call_faults(self.point, result, self._counts)
         return replace(findings, faults=[*findings.faults, *faults])
 
 
@@ -98,13 +97,11 @@ class StreamedRegime(CountedRegime):
             faults.append((Reason.PROXY_DIED, "\n".join(filter(None, (self._changes, self.system.log_tail())))))
         if result is None or result.streams is None:
             return LoadFindings([*faults, *validity.find_machine_faults(run.seen)])
-        before, after = self._counts
-        began_s, ended_s = self._times_s
         faults += validity.find_stream_faults(
             self.point,
             result,
-            (before, after),
-            (began_s, ended_s),
+            self._counts,
+            self._times_s,
             run.seen,
             run.cores["generator"] or 0.0,
             run.ended.cpu_s,

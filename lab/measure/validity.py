@@ -8,13 +8,13 @@ sample invalid (`find_disruption_faults`, `find_control_faults`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from lab.measure import credible
-from lab.measure.credible import Fault
+from lab.measure.credible import HANDSHAKE_BYTES, Fault
 from lab.model.bottleneck import BUSY, MAX_OTHERS_CORES, count_unanswered
 from lab.model.endpoint import Tls
 from lab.model.load import GeneratorResult
@@ -54,8 +54,6 @@ The proxy flushes its compressor whenever bytes arrive from upstream, so sizes v
 """
 MESSAGE_BYTES = 64
 """The upper bound for what gRPC and HTTP/2 add to each message of a server stream (22 seen)."""
-HANDSHAKE_BYTES = 8192
-"""The upper bound for what a server sends in a TLS handshake with our certificates."""
 RECORD_SHARE = 1 / 32
 """The share of its payload that TLS may add: at most 40 bytes around every frame's 1.3 kB."""
 HANDSHAKE_EVERY = 100
@@ -98,7 +96,6 @@ def find_faults(
     result: GeneratorResult,
     observation: Observation,
     generator_core: float,
-    calibration_s: float,
     body_bytes: int,
     chunked: bool = False,
     alone: bool = True,
@@ -114,7 +111,6 @@ def find_faults(
         result: The generator's report.
         observation: What the lab observed during the load.
         generator_core: How busy the generator's busiest CPU was, as a fraction.
-        calibration_s: The seconds that the generator needs for its calibration.
         body_bytes: The size of one body as it was received, taken from the canary (a checked request).
         chunked: Whether the canary's body was sent in chunks.
         alone: False for one side of a pair (two systems at once). What the machine does to both sides is then no fault.
@@ -127,7 +123,7 @@ def find_faults(
     return [
         *credible.find_time_faults(point, result, observation, cpu_s, cpus),
         *credible.count_faults(point, result, observation, 0 if point.transfer else body_bytes, tls),
-        *_check_report(point, result, calibration_s),
+        *_check_report(point, result),
         *(
             _check_sizes(point, result, body_bytes, chunked, head_bytes)
             if point.transfer is None
@@ -140,20 +136,17 @@ def find_faults(
     ]
 
 
-def _check_report(point: LoadPoint, result: GeneratorResult, calibration_s: float) -> Iterator[Fault]:
-    """Yield the faults in a generator's report: a load shorter than its calibration, no answers, errors, dropped requests.
+def _check_report(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
+    """Yield the faults in a generator's report: an unfinished calibration, no answers, errors, dropped requests.
 
     Args:
         point: The planned load.
         result: The generator's report.
-        calibration_s: The seconds that the generator needs for its calibration.
 
     Yields:
         A reason and a sentence for each fault.
 
     """
-    if point.requests is None and point.duration_s <= calibration_s:
-        yield Reason.TOO_SHORT, f"{point.duration_s:g} s, of which {calibration_s:g} s are calibration"
     if result.uncalibrated:
         yield Reason.TOO_SHORT, "the generator did not finish its calibration: start-up is in the latencies"
     good = result.requests - (result.errors.get("status", 0) if "errors" in point.subject else 0)
@@ -245,8 +238,10 @@ def _check_transferred_bytes(
     most = result.requests + count_unanswered(result) + point.connections * point.streams
     most_bytes = most * size * (1 + credible.MAX_FRAME_SHARE) + point.connections * HANDSHAKE_BYTES
     if link_bytes is not None and not least * size <= link_bytes <= most_bytes:
-        message = f"{least} to {most} {point.transfer}s of {size} bytes, {link_bytes} bytes passed the client's link"
-        yield Reason.WRONG_SIZE, message
+        yield (
+            Reason.WRONG_SIZE,
+            f"{least} to {most} {point.transfer}s of {size} bytes, {link_bytes} bytes passed the client's link",
+        )
 
 
 def _check_parts(point: LoadPoint, result: GeneratorResult, observation: Observation) -> Iterator[Fault]:
@@ -293,8 +288,10 @@ def _check_rate(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
     tried_rps = result.achieved_rps * (1 + tried)
     short = result.least_due is None or result.requests * (1 + tried) < MIN_ACHIEVED * result.least_due
     if short and tried_rps < MIN_ACHIEVED * point.rate_rps:
-        share = tried_rps / point.rate_rps
-        yield Reason.RATE_NOT_ACHIEVED, f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({share:.1%})"
+        yield (
+            Reason.RATE_NOT_ACHIEVED,
+            f"{tried_rps:.1f} of {point.rate_rps:g} req/s ({tried_rps / point.rate_rps:.1%})",
+        )
 
 
 def find_disruption_faults(
@@ -341,8 +338,8 @@ def find_disruption_faults(
 def find_stream_faults(
     point: LoadPoint,
     result: GeneratorResult,
-    counts: tuple[Mapping[str, int], Mapping[str, int]],
-    span_s: tuple[float, float],
+    counts: Sequence[Mapping[str, int]],
+    span_s: Sequence[float],
     observation: Observation,
     generator_core: float,
     cpu_s: float | None = None,
@@ -364,18 +361,34 @@ def find_stream_faults(
         cpus: The number of CPUs that it may use; None = unknown.
 
     """
-    faults = [*credible.find_time_faults(point, result, observation, cpu_s, cpus)]
-    faults += credible.find_stream_count_faults(point, result, counts, span_s, observation)
+    return [
+        *credible.find_time_faults(point, result, observation, cpu_s, cpus),
+        *credible.find_stream_count_faults(point, result, counts, span_s, observation),
+        *_check_streams(point, result),
+        *_check_saturation(generator_core, pinned=observation.cores is None),
+        *_check_observation(point, observation, alone=True),
+    ]
+
+
+def _check_streams(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:
+    """Yield the faults in a report about streams of events or WebSockets: no or wrong content, or late messages.
+
+    Args:
+        point: The planned load.
+        result: The generator's report.
+
+    Yields:
+        A reason and a sentence for each fault.
+
+    """
     many = point.connections * point.streams
     if not result.requests and not (point.websocket and result.errors.get("status") == many):
-        faults.append((Reason.TOO_SHORT, f"nothing arrived on {many} streams or WebSockets"))
+        yield Reason.TOO_SHORT, f"nothing arrived on {many} streams or WebSockets"
     if body := result.errors.get("body", 0):
-        faults.append((Reason.ERRORS, f"{body} streams or WebSockets had other content than was sent"))
+        yield Reason.ERRORS, f"{body} streams or WebSockets had other content than was sent"
     late_s, every_s = result.streams.late_s if result.streams else 0.0, point.every_s or 0.0
     if late_s > MAX_LATE_PER_INTERVAL * every_s:
-        faults.append((Reason.RATE_NOT_ACHIEVED, f"a message was sent {late_s * 1e3:.0f} ms late on average"))
-    faults += _check_saturation(generator_core, pinned=observation.cores is None)
-    return [*faults, *_check_observation(point, observation, alone=True)]
+        yield Reason.RATE_NOT_ACHIEVED, f"a message was sent {late_s * 1e3:.0f} ms late on average"
 
 
 def find_control_faults(outcome: Mapping[str, float | None]) -> list[Fault]:
@@ -417,7 +430,9 @@ def compute_allowed_gap_s(outcome: Mapping[str, float | None]) -> float:
 
 
 def _check_log(point: LoadPoint, result: GeneratorResult, requests: pl.DataFrame) -> Iterator[Fault]:
-    """Yield the faults of a generator's log of requests: gaps, or contradictions to its report and to the planned rate.
+    """Yield the faults of a generator's log of requests: contradictions to its report and to the planned rate.
+
+    That the log has no gaps was checked when it was parsed.
 
     Args:
         point: The planned load.
@@ -433,9 +448,6 @@ def _check_log(point: LoadPoint, result: GeneratorResult, requests: pl.DataFrame
         return
     if result.dropped:
         yield Reason.DROPPED, f"{result.dropped} requests were due and never sent"
-    numbers = requests["number"].sort()
-    if numbers.to_list() != list(range(requests.height)):
-        yield Reason.REQUEST_LOG, f"{requests.height} rows, numbered from {numbers[0]} to {numbers[-1]}"
     longest_s = float((requests["done_s"] - requests["sent_s"]).to_numpy().max())
     if longest_s > point.timeout_s + OVERTIME_S:
         yield Reason.REQUEST_LOG, f"a request took {longest_s:.1f} s, and none may take more than {point.timeout_s:g} s"
@@ -461,8 +473,10 @@ def _check_delays(requests: pl.DataFrame) -> Iterator[Fault]:
     late_s = (requests["sent_s"] - requests["due_s"]).to_numpy()
     late = int((late_s > LATE_S).sum())
     if late > MAX_LATE_SHARE * late_s.size:
-        message = f"{late} of {late_s.size} requests were sent more than {LATE_S * 1e3:.0f} ms after they were due"
-        yield Reason.GENERATOR_SATURATED, message
+        yield (
+            Reason.GENERATOR_SATURATED,
+            f"{late} of {late_s.size} requests were sent more than {LATE_S * 1e3:.0f} ms after they were due",
+        )
 
 
 def _check_saturation(generator_core: float, pinned: bool) -> Iterator[Fault]:
@@ -534,32 +548,28 @@ def find_machine_faults(observation: Observation) -> Iterator[Fault]:
 def _check_wall_clock(observation: Observation) -> Iterator[Fault]:
     """Yield a fault if the wall clock jumped during the load, measured against the monotonic clock."""
     if abs(observation.clock_step_s) > MAX_CLOCK_STEP_S:
-        moved = f"{observation.clock_step_s:+.2f} s"
-        yield Reason.CLOCK_STEP, f"the wall clock moved by {moved} against the monotonic one"
+        yield Reason.CLOCK_STEP, f"the wall clock moved by {observation.clock_step_s:+.2f} s against the monotonic one"
 
 
-def check_resumption(point: LoadPoint, counters: Mapping[str, int]) -> list[Fault]:
+def check_resumption(resumption: bool, counters: Mapping[str, int]) -> list[Fault]:
     """Return a fault if the share of TLS handshakes that resumed a session is not what the load point requires.
 
-    It is also a fault if no handshakes were counted. The list is empty if the load point requires neither resumed nor
-    full handshakes.
+    It is also a fault if no handshakes were counted.
 
     Args:
-        point: The planned load.
+        resumption: Whether handshakes must resume a session; if not, they must not.
         counters: The increase of each counter during the load, by `role/name` (`proxy/tls_handshakes`).
 
     """
-    if point.resumption is None:
-        return []
     if "proxy/tls_handshakes" not in counters:
         return [(Reason.RESUMPTION, "the proxy's TLS handshakes were not counted")]
     handshakes, resumed = counters["proxy/tls_handshakes"], counters.get("proxy/tls_resumed", 0)
     if handshakes <= 0:
         return [(Reason.RESUMPTION, "no TLS handshake was counted")]
     share = resumed / handshakes
-    if share >= RESUMED if point.resumption else share <= NOT_RESUMED:
+    if share >= RESUMED if resumption else share <= NOT_RESUMED:
         return []
-    limit = f"{RESUMED:.0%} or more" if point.resumption else f"{NOT_RESUMED:.0%} or less"
+    limit = f"{RESUMED:.0%} or more" if resumption else f"{NOT_RESUMED:.0%} or less"
     return [(Reason.RESUMPTION, f"{resumed} of {handshakes} handshakes resumed a session, asked for {limit}")]
 
 

@@ -227,9 +227,12 @@ def find_solo_places(
     for arm in arms:
         for point in points if arm.role == "variant" else ():
             shared, primary = variants[arm.variant]
-            reason = CONCURRENT if arm.name in systems and point.concurrent else ""
-            reason = reason or (SHARED if shared or point.shared_cost else "")
-            if reason := reason or (LATENCY if closed and find_metric(primary or "").latency else ""):
+            rules = {
+                CONCURRENT: arm.name in systems and point.concurrent,
+                SHARED: shared or point.shared_cost,
+                LATENCY: closed and find_metric(primary or "").latency,
+            }
+            if reason := next((reason for reason, holds in rules.items() if holds), None):
                 reasons[arm.name, point.name] = reason
     return reasons
 

@@ -29,8 +29,7 @@ target, so that a single reader serves them all:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -60,11 +59,16 @@ class Event:
     detail: str = ""
 
 
+@dataclass(slots=True, eq=False)
 class EventLog:
-    """A log of events (what happened to a system under load), to which any thread may add."""
+    """A log of events (what happened to a system under load), to which any thread may add.
 
-    def __init__(self) -> None:
-        self._events: list[Event] = []
+    Attributes:
+        events: The events in the order in which they were added; the list is live, so later events appear in it.
+
+    """
+
+    events: list[Event] = field(default_factory=list[Event])
 
     def add(
         self,
@@ -86,16 +90,7 @@ class EventLog:
             at_s: The time in seconds since the epoch, by the lab's clock; None = now.
 
         """
-        self._events.append(Event(time.time() if at_s is None else at_s, source, role, object, kind, detail))
-
-    def extend(self, events: Iterable[Event]) -> None:
-        """Add several events to the log."""
-        self._events.extend(events)
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """The events of this log in the order in which they were added; the sequence is live, so later events appear in it."""
-        return self._events
+        self.events.append(Event(time.time() if at_s is None else at_s, source, role, object, kind, detail))
 
 
 EVENTS_SCHEMA = {

@@ -65,30 +65,30 @@ def read_machine_facts() -> dict[str, str]:
 
     A fact that cannot be read has the value `not visible`.
     """
-    cpu = _field("/proc/cpuinfo", "model name") or platform.machine()
     facts = {
-        "cpu": cpu,
+        "cpu": _field("/proc/cpuinfo", "model name") or platform.machine(),
         "cpus": str(os.cpu_count()),
         "memory_bytes": str(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
         "kernel": platform.release(),
         "os": _os_release(),
         "hypervisor": "yes" if "hypervisor" in (_field("/proc/cpuinfo", "flags") or "").split() else "no",
-        "governor": read_text_if_readable("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip()
-        or "not visible",
-        "clocksource": read_text_if_readable("/sys/devices/system/clocksource/clocksource0/current_clocksource").strip()
-        or "not visible",
+        "governor": read_text_if_readable("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip(),
+        "clocksource": read_text_if_readable(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+        ).strip(),
         # bbr paces every response of more than one segment by a timer: in a virtual machine 60 µs of CPU each (measured)
-        "tcp_congestion_control": read_text_if_readable("/proc/sys/net/ipv4/tcp_congestion_control").strip()
-        or "not visible",
-        "boot_id": read_text_if_readable("/proc/sys/kernel/random/boot_id").strip() or "not visible",
+        "tcp_congestion_control": read_text_if_readable("/proc/sys/net/ipv4/tcp_congestion_control").strip(),
+        "boot_id": read_text_if_readable("/proc/sys/kernel/random/boot_id").strip(),
         "cgroup": "v2" if Path("/sys/fs/cgroup/cgroup.controllers").exists() else "v1",
         "python": platform.python_version(),
+        **_processor(),
+        **{package: version(package) for package in PACKAGES},
     }
-    return facts | _processor() | {package: version(package) for package in PACKAGES}
+    return {name: value or "not visible" for name, value in facts.items()}
 
 
-def _processor() -> dict[str, str]:
-    """Return facts that distinguish processors with equal marketing names (`AMD EPYC`): name → value.
+def _processor() -> dict[str, str | None]:
+    """Return facts that distinguish processors of one marketing name (`AMD EPYC`): name → value (None, "" = unknown).
 
     The names are `cpu_model`, `cpu_stepping`, `cpu_mhz`, `cpu_caches` (such as `L1d 32K, L3 32768K`) and
     `cpu_siblings`. The last one lists the CPUs of each core: `0-1; 2-3` means that two CPUs share each core.
@@ -105,14 +105,13 @@ def _processor() -> dict[str, str]:
             key=lambda path: int(path.parts[-3].removeprefix("cpu")),
         )
     )
-    facts = {
+    return {
         "cpu_model": f"{vendor} family {family} model {model}" if vendor and family and model else "",
         "cpu_stepping": _field("/proc/cpuinfo", "stepping"),
         "cpu_mhz": _field("/proc/cpuinfo", "cpu MHz"),
         "cpu_caches": ", ".join(f"L{level}{KINDS.get(kind, '')} {size}" for level, kind, size in caches),
         "cpu_siblings": "; ".join(filter(None, siblings)),
     }
-    return {name: value or "not visible" for name, value in facts.items()}
 
 
 def read_git_commit() -> str | None:

@@ -6,7 +6,7 @@ no bound and is only recorded, because many programs never return memory that th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -143,8 +143,8 @@ def ports_are_taken(leftovers: Leftovers, since: Leftovers | None = None) -> boo
     return find_taken_ports(leftovers, since).share >= PORT_SHARE
 
 
-def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list[str]:
-    """Return why a system is not yet fit for the next load: one sentence for each limit that leftovers exceed.
+def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> Iterator[str]:
+    """Yield why a system is not yet fit for the next load: one sentence for each limit that leftovers exceed.
 
     The limits are on TIME_WAIT sockets (only the worst place is named), on open connections and connections that wait
     to be accepted (for each place), and on old workers. A place is a network namespace or pod. An unknown value exceeds
@@ -155,21 +155,16 @@ def find_undrained_faults(leftovers: Leftovers, first: Leftovers | None) -> list
         first: The state after the system's start or last reload, which shows the usual number of open connections. None
             if `leftovers` is that state itself.
 
-    Returns:
-        The sentences; an empty list if the system is fit.
-
     """
-    faults: list[str] = []
     if ports_are_taken(leftovers):
-        faults.append(f"{find_taken_ports(leftovers)}, at most {PORT_SHARE:.0%} may")
+        yield f"{find_taken_ports(leftovers)}, at most {PORT_SHARE:.0%} may"
     for place, count in leftovers.open_connections.items():
         usual = (first or leftovers).open_connections.get(place, 0)
         limit = CONNECTIONS_SHARE * leftovers.port_range.get(place, DEFAULT_PORTS)
         if count - usual >= limit:
-            faults.append(f"{count:,} connections of the {place} are still open, {usual:,} were after the bring-up")
+            yield f"{count:,} connections of the {place} are still open, {usual:,} were after the bring-up"
     for place, count in leftovers.accept_queue.items():
         if count > MAX_QUEUED:
-            faults.append(f"{count:,} connections wait to be accepted by the {place}, at most {MAX_QUEUED} may")
+            yield f"{count:,} connections wait to be accepted by the {place}, at most {MAX_QUEUED} may"
     if (leftovers.old_workers or 0) > OLD_WORKERS:
-        faults.append(f"{leftovers.old_workers} old workers of the proxy still run")
-    return faults
+        yield f"{leftovers.old_workers} old workers of the proxy still run"

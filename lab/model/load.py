@@ -64,7 +64,7 @@ class GeneratorLoad:
         answers: The status codes that are right. Empty = 2xx; for wrk and wrk2, which see no redirects, all below 400.
         resumption: Whether new TLS connections must resume a session (True) or must not (False); None = either.
         generators: The number of generator processes, each with its part of the connections and of the rate.
-        logged: Whether every request is recorded for `Generator.requests`; only generators with `logs_requests` can.
+        logged: Whether every request is recorded for `Generator.requests`; only k6 can.
         timed: Whether latencies are needed. They are not needed if the generator is paused between time slices; wrk
             then omits them.
         protocol: The only protocol that the client speaks to the proxy: `h1` or `h2`.

@@ -17,7 +17,7 @@ from math import expm1
 from typing import TYPE_CHECKING, Any, Literal
 
 from lab.model.pages import PAGES
-from lab.stats.histogram import LIMIT_US, UNIT_S
+from lab.stats.histogram import LIMIT_US, UNIT_S, Histogram
 from lab.stats.units import (
     format_interval,
     format_micros,
@@ -31,11 +31,12 @@ from lab.stats.units import (
 if TYPE_CHECKING:
     from lab.model.samples import Sample
     from lab.model.sweeps import LoadPoint
-    from lab.stats.histogram import Histogram
 
 ComparisonKind = Literal["ratio", "difference", "claim"]
 OfSample = Callable[["Sample"], float | None]
-OfHistogram = Callable[["Histogram"], float | None]
+OfHistogram = Callable[[Histogram], float | None]
+OWN_UNITS = {"ms": "s", "µs": "s", "kB": "bytes", "MB": "bytes", "MB/s": "bytes/s", "%": "share"}
+"""Displayed unit → the unit in which the lab computes, where these two differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +123,7 @@ class Metric:
 
         A metric displayed in ms is computed in `s`, one displayed in % as a `share` (0.05).
         """
-        if self.unit in ("s", "ms", "µs"):
-            return "s"
-        if self.unit in ("kB", "MB", "MB/s"):
-            return f"bytes{self.unit[2:]}"
-        return "share" if self.unit == "%" else self.unit
+        return OWN_UNITS.get(self.unit, self.unit)
 
     def read(self, sample: Sample, histogram: Histogram | None) -> float | None:
         """Return the metric's value from a sample and the sample's latency histogram.
@@ -267,16 +264,14 @@ def read_spread(histogram: Histogram) -> float | None:
     return high / median if median and high is not None else None
 
 
-def memory_bytes(sample: Sample) -> float | None:
-    """Return the peak memory of the proxy in bytes, or of the backend in a system without a proxy; None if unknown."""
-    usage = sample.usage.get("proxy") or sample.usage.get("backend")
-    return float(usage.rss_bytes) if usage else None
+def peak_memory(*roles: str) -> OfSample:
+    """Return a function that reads the peak memory of a role in a sample, in bytes; its result is None if it is unknown.
 
+    Args:
+        roles: The roles, such as "proxy" and "backend"; read is the memory of the first one that the sample has.
 
-def control_memory_bytes(sample: Sample) -> float | None:
-    """Return the peak memory, in bytes, of the controller that configures the proxy; None if it is not counted separately."""
-    usage = sample.usage.get("control")
-    return float(usage.rss_bytes) if usage else None
+    """
+    return lambda sample: next((float(sample.usage[role].rss_bytes) for role in roles if role in sample.usage), None)
 
 
 def failed_share(sample: Sample) -> float | None:
@@ -338,17 +333,6 @@ def counted(name: str) -> OfSample:
     return lambda sample: float(sample.counters[name]) if name in sample.counters else None
 
 
-def per_good_request(sample: Sample, amount: float | None) -> float | None:
-    """Divide an amount by the number of requests of a sample that were answered with a right status.
-
-    Returns:
-        The amount per request; None if the amount is unknown or there was no such request.
-
-    """
-    good = (sample.requests or 0) - sample.errors.get("status", 0)
-    return amount / good if amount is not None and good > 0 else None
-
-
 def counted_per_request(*names: str) -> OfSample:
     """Return a function that reads the sum of some counters from a sample, divided by the sample's number of good answers.
 
@@ -362,7 +346,7 @@ def counted_per_request(*names: str) -> OfSample:
 
     def read_counters(sample: Sample) -> float | None:
         counts = [sample.counters[name] for name in names if name in sample.counters]
-        return per_good_request(sample, sum(counts) if len(counts) == len(names) else None)
+        return sample.per_good_request(sum(counts) if len(counts) == len(names) else None)
 
     return read_counters
 
@@ -370,7 +354,7 @@ def counted_per_request(*names: str) -> OfSample:
 def backend_cpu_per_request(sample: Sample) -> float | None:
     """Return the backend's CPU seconds per request that was answered with a right status; None if unknown."""
     used = sample.usage.get("backend")
-    return per_good_request(sample, used.cpu_s if used else None)
+    return sample.per_good_request(used.cpu_s if used else None)
 
 
 # -- the catalogue
@@ -469,8 +453,8 @@ METRICS: Mapping[str, Metric] = {
     **_latency("max"),
     "clock_error_s": _ms("clock error", better="neither", decimals=2),
     # -- further metrics for claims and figures
-    "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=memory_bytes),
-    "control_memory_bytes": _claim("control plane's memory", "MB", 1e6, sample=control_memory_bytes),
+    "memory_bytes": _claim("proxy's memory", "MB", 1e6, sample=peak_memory("proxy", "backend")),
+    "control_memory_bytes": _claim("control plane's memory", "MB", 1e6, sample=peak_memory("control")),
     "bring_up_s": _claim("brought up in", "s", sample=lambda sample: sample.bring_up_s),
     "mean_s": _ms("average latency", kind="claim", histogram=lambda histogram: histogram.mean_s),
     "p75_s": _ms("p75", kind="claim", histogram=quantile(0.75)),

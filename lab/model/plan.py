@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
+from lab.base.grouping import group_values
 from lab.model.pairs import SIDES, Layout
 from lab.model.sweeps import LoadPoint
 
@@ -129,10 +130,14 @@ class Slot:
 
         """
         pair = f"-beside-{self.other}" if self.other else ""
-        again = f"-g{generation}" if generation else ""
-        retry = f"-try{attempt}" if attempt > 1 else ""
-        numbers = (f"-reload{self.reload}" if self.reload else "") + (f"-repeat{self.repeat}" if self.repeat else "")
-        return f"{self.order:04d}-b{self.block:02d}-{self.arm.name}{pair}-{self.point.name}{numbers}{again}{retry}"
+        suffixes = {
+            f"-reload{self.reload}": self.reload > 0,
+            f"-repeat{self.repeat}": self.repeat > 0,
+            f"-g{generation}": generation > 0,
+            f"-try{attempt}": attempt > 1,
+        }
+        end = "".join(suffix for suffix, applies in suffixes.items() if applies)
+        return f"{self.order:04d}-b{self.block:02d}-{self.arm.name}{pair}-{self.point.name}{end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +173,7 @@ class Plan:
 
         """
         loads_s = sum(slot.point.warmup_s + slot.point.duration_s for slot in self.slots)
-        lasts_s = loads_s + self.bring_ups * bring_up_s + len(self.slots) * SAMPLE_OVERHEAD_S
-        lasts_s += self.reloads * RELOAD_S
+        lasts_s = loads_s + self.bring_ups * bring_up_s + len(self.slots) * SAMPLE_OVERHEAD_S + self.reloads * RELOAD_S
         return lasts_s + ROUNDTRIP_S * any(arm.role == "reference" for arm in self.arms)
 
 
@@ -212,10 +216,9 @@ def list_arms(variants: Sequence[tuple[str, str | None]], reference: str | None)
     for name in baselines:
         arm = arms.get(name)  # a baseline of one variant that is itself a variant with a baseline
         arms[name] = arm or Arm(name, name, "baseline", None)
-        if name + AGAIN in arms:
-            fault = f"is what the second measurement of '{name}' is called in a run"
-            raise UsageError(name + AGAIN, fault, "rename the overlay, or measure it apart from its baseline")
-        arms[name + AGAIN] = Arm(name + AGAIN, name, "again", name)
+        again, fault = name + AGAIN, f"is what the second measurement of '{name}' is called in a run"
+        refuse_if(again in arms, again, fault, "rename the overlay, or measure it apart from its baseline")
+        arms[again] = Arm(again, name, "again", name)
     if reference is not None and all(arm.variant != reference for arm in arms.values()):
         arms[reference] = Arm(reference, reference, "reference", None)
     return tuple(arms.values())
@@ -340,21 +343,17 @@ def _draw_solo_orders(
         Number of the block → the order of points.
 
     """
-    groups: dict[tuple[frozenset[str], ...], list[int]] = {}
-    for block in next(iter(measured.values()), {}):
-        groups.setdefault(tuple(by_block[block] for by_block in measured.values()), []).append(block)
+    every_block = next(iter(measured.values()), {})
+    groups = group_values((tuple(by_block[block] for by_block in measured.values()), block) for block in every_block)
     orders: dict[int, tuple[str, ...]] = {}
     firsts: Counter[str] = Counter()
     for sets, blocks in groups.items():
         selected = [name for name in names if any(name in arm_points for arm_points in sets)]
-        if not selected:
-            orders |= dict.fromkeys(blocks, ())
-            continue
         partial = {arm_points for arm_points in sets if 1 < len(arm_points) < len(selected)}
         draws = [draw_orders(rng, selected, len(blocks), firsts) for _ in range(TRIES if partial else 1)]
         best = min(draws, key=lambda draw: max((_unevenness(draw, arm_points) for arm_points in partial), default=0))
         orders |= dict(zip(blocks, best, strict=True))
-        firsts.update(order[0] for order in best)
+        firsts.update(order[0] for order in best if order)
     return orders
 
 
@@ -399,12 +398,12 @@ def _draw_pair_orders(
     """
     arm_orders = ([name for name in order if name in measured[block]] for block, order in solo.items())
     firsts = Counter(order[0] for order in arm_orders if order)
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for block, by_point in layouts.items():
-        groups.setdefault(tuple(name for name in names if name in by_point), []).append(block)
+    groups = group_values(
+        (tuple(name for name in names if name in by_point), block) for block, by_point in layouts.items()
+    )
     orders: dict[int, tuple[str, ...]] = {}
     for selected, blocks in groups.items():
-        drawn = draw_orders(rng, selected, len(blocks), firsts) if selected else [()] * len(blocks)
+        drawn = draw_orders(rng, selected, len(blocks), firsts)
         orders |= dict(zip(blocks, drawn, strict=True))
         firsts.update(order[0] for order in drawn if order)
     return orders
@@ -488,12 +487,14 @@ def draw_orders(
 
     Args:
         rng: The source of random numbers.
-        names: The names.
+        names: The names. Without a name all orders are empty, and nothing is drawn.
         count: The number of orders to return.
         firsts: How often each name was first in other orders. An incomplete square begins with the names that were
             first least often.
 
     """
+    if not names:
+        return [()] * count
     first_counts, orders = Counter(firsts), list[tuple[str, ...]]()
     while len(orders) < count:
         labels = rng.sample(names, len(names))

@@ -1,6 +1,6 @@
 """The table of all requests of a load: when each was due, sent and done, and the answer.
 
-A generator with `logs_requests` returns these rows. Times are seconds since the epoch by the clock of the generator's machine; `shifted`
+Of the load generators, only k6 reports them. Times are seconds since the epoch by the clock of the generator's machine; `shifted`
 converts them to the lab's clock. Generators and records share only this table, so it has a module to itself.
 """
 

@@ -335,8 +335,13 @@ class RunRecord(Record):
             if name in variant_of and variant_of[name].unpaired
             for point in self.points
         }
-        fields = {"planned_for": self.planned_for, "promised": self.promised}
-        return derive_design(self.plan(), self.solo | unpaired, self.different_systems, **fields)
+        return derive_design(
+            self.plan(),
+            self.solo | unpaired,
+            self.different_systems,
+            planned_for=self.planned_for,
+            promised=self.promised,
+        )
 
     def plan(self) -> Plan:
         """Return the plan of this run (its measurements in order), restored from the record's `slots` and `pairs`."""
@@ -395,9 +400,8 @@ def _is_different_system(variant: VariantRecord, baseline: VariantRecord) -> boo
     The result is False for the baseline with added settings, for the baseline at another commit, and for a variant that
     exists only for measuring. It is also False for a variant with a setting that could be applied elsewhere.
     """
-    if variant.snippet or variant.only_to_measure_by:
-        return False
-    if variant.name.partition(AT)[0] == baseline.name.partition(AT)[0]:
+    at_other_commit = variant.name.partition(AT)[0] == baseline.name.partition(AT)[0]
+    if variant.snippet or variant.only_to_measure_by or at_other_commit:
         return False
     return not variant.own_knobs or variant.knobs != (*baseline.knobs, *variant.own_knobs)
 

@@ -275,6 +275,19 @@ class Sample(Record):
             return rate_rps
         return rate_rps * (1 - self.errors.get("status", 0) / self.requests)
 
+    def per_good_request(self, amount: float | None) -> float | None:
+        """Divide an amount by the number of requests of this sample that were answered with a right status.
+
+        Args:
+            amount: The amount, such as the CPU seconds of the whole sample; None = unknown.
+
+        Returns:
+            The amount per request; None if the amount is unknown or there was no such request.
+
+        """
+        good = (self.requests or 0) - self.errors.get("status", 0)
+        return amount / good if amount is not None and good > 0 else None
+
     @property
     def cpu_per_request_s(self) -> float | None:
         """The proxy's CPU seconds per request that was answered with a right status; None if unknown.
@@ -283,8 +296,7 @@ class Sample(Record):
         good ones.
         """
         usage = self.usage.get("proxy") or self.usage.get("backend")
-        good = (self.requests or 0) - self.errors.get("status", 0)
-        return usage.cpu_s / good if usage and good > 0 else None
+        return self.per_good_request(usage.cpu_s if usage else None)
 
 
 def key_of_measurement(item: Slot | Sample) -> CellKey:

@@ -107,14 +107,14 @@ def find_cause(
         ran_out = max(used, default=0.0) >= PORTS_SHARE
     else:
         ran_out = dearer and (opens >= PORTS_SHARE * DEFAULT_PORTS or opens >= CHURN * max(1, requests))
-    if ran_out:
-        return "ports"
     largest = {
         name: max((count for full, count in counters.items() if full.endswith(f"/{name}")), default=0)
         for name in ("ListenOverflows", "memory_limit_hits", "cpu_throttled_us")
     }
-    if largest["ListenOverflows"] > 0:
-        return "queue"
-    if largest["memory_limit_hits"] > 0:
-        return "memory"
-    return "cpu-limit" if largest["cpu_throttled_us"] * 1e-6 >= THROTTLED_SHARE * duration_s else None
+    causes: Mapping[Cause, bool] = {
+        "ports": ran_out,
+        "queue": largest["ListenOverflows"] > 0,
+        "memory": largest["memory_limit_hits"] > 0,
+        "cpu-limit": largest["cpu_throttled_us"] * 1e-6 >= THROTTLED_SHARE * duration_s,
+    }
+    return next((cause for cause, holds in causes.items() if holds), None)

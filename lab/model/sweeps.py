@@ -9,7 +9,7 @@ load (`Generator.refusal`).
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import product
 from math import ceil
@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from lab.base.errors import did_you_mean
-from lab.base.validation import Record
+from lab.base.validation import Record, refuse_broken_rules
 from lab.model.disturbance import AnyDisturbance, Disturbance
 from lab.model.endpoint import Tls
 from lab.model.load import Encoding, SpokenProtocol, Transfer, first_broken
@@ -546,8 +546,8 @@ class PointSpec(Record, strict=True):
             (bool(given), f"{min(given, default='')}: a mix of requests has its own: leave it out"),
         )
 
-    def expand(self) -> list[LoadPoint]:
-        """Return a load point for every combination of the values that `connections`, `rate_rps`, `of_knee` and `page` list.
+    def expand(self) -> Iterator[LoadPoint]:
+        """Yield a load point for every combination of the values of `connections`, `rate_rps`, `of_knee` and `page`.
 
         Each value of a list is appended to the point's name: `connections = [10, 100]` makes `NAME-c10` and
         `NAME-c100`. A list with one value appends nothing. If the rate is the word `connections`, it becomes the number
@@ -560,28 +560,26 @@ class PointSpec(Record, strict=True):
         common = PointSpec.model_fields.keys() & LoadPoint.model_fields.keys()
         lists = {"name", "connections", "rate_rps", "of_knee", "page", "requests", "subject", "answers", "disturbance"}
         fixed = self.model_dump(include=common - lists)
-        points: list[LoadPoint] = []
         for clients, rate, share, page in product(connections, rates, shares, self.pages):
-            labels = [self.name]
-            labels += [f"c{clients}"] if len(connections) > 1 else []
-            labels += [f"r{rate:g}"] if len(rates) > 1 and isinstance(rate, float) else []
-            labels += [f"{100 * share:g}"] if len(shares) > 1 and share is not None else []
-            labels += [page.lower()] if len(self.pages) > 1 else []
+            labels = [
+                self.name,
+                *([f"c{clients}"] if len(connections) > 1 else []),
+                *([f"r{rate:g}"] if len(rates) > 1 and isinstance(rate, float) else []),
+                *([f"{100 * share:g}"] if len(shares) > 1 and share is not None else []),
+                *([page.lower()] if len(self.pages) > 1 else []),
+            ]
             per_connection = self.requests_per_connection
-            points.append(
-                LoadPoint(
-                    **fixed,
-                    name="-".join(labels),
-                    connections=clients,
-                    rate_rps=float(clients) if isinstance(rate, str) else rate,
-                    of_knee=share,
-                    page=page,
-                    requests=self.requests if per_connection is None else per_connection * clients,
-                    subject=tuple(self.subject),
-                    answers=tuple(self.answers),
-                )
+            yield LoadPoint(
+                **fixed,
+                name="-".join(labels),
+                connections=clients,
+                rate_rps=float(clients) if isinstance(rate, str) else rate,
+                of_knee=share,
+                page=page,
+                requests=self.requests if per_connection is None else per_connection * clients,
+                subject=tuple(self.subject),
+                answers=tuple(self.answers),
             )
-        return points
 
 
 class SweepForm(Record, strict=True):
@@ -657,21 +655,21 @@ class Sweep(Record, strict=True):
             disturbance = spec.disturbance or self.disturbance
             if disturbance is not None and (fault := spec.fault_under(disturbance)):
                 raise ValueError(f"points.{spec.name}.{fault}")
-        if len({spec.disturbance is None and self.disturbance is None for spec in self.points}) > 1:
-            raise ValueError("points: some are disturbed and some are not: write two sweeps")
+        some_disturbed = len({spec.disturbance is None and self.disturbance is None for spec in self.points}) > 1
+        refuse_broken_rules((some_disturbed, "points: some are disturbed and some are not: write two sweeps"))
         names = [point.name for point in self.load_points]
         duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
-            raise ValueError(f"points: two points are called {duplicates[0]!r}")
-        for spec in self.points:
-            if spec.fault is not None:
-                raise ValueError(f"points.{spec.name}.{spec.fault}")
+        faults = ((spec.name, spec.fault) for spec in self.points)
+        refuse_broken_rules(
+            (bool(duplicates), f"points: two points are called {next(iter(duplicates), None)!r}"),
+            *((fault is not None, f"points.{name}.{fault}") for name, fault in faults),
+        )
         if self.traffic is not None:
             for spec in self.points:
                 if (fault := spec.fault_with_traffic(spec.disturbance or self.disturbance)) is not None:
                     raise ValueError(f"points.{spec.name}.{fault}")
-            if not self.traffic.requests:
-                raise ValueError("traffic.requests: needs at least one line: COUNT METHOD hHOST pPATH BYTES")
+            needed = "needs at least one line: COUNT METHOD hHOST pPATH BYTES"
+            refuse_broken_rules((not self.traffic.requests, f"traffic.requests: {needed}"))
         for name, form in self.forms.items():
             if (fault := form.fault([spec.name for spec in self.points])) is not None:
                 raise ValueError(f"forms.{name}.{fault}")

@@ -90,7 +90,6 @@ class System(Disturbable, Protocol):
             MeasuringError: The limit or the delay does not take effect.
 
         """
-        ...
 
     def watch(self) -> Watch:
         """Return a context manager that observes CPU, memory and counters of all roles ("proxy", …) inside its `with` block.

@@ -218,10 +218,9 @@ class CalibrationFolder:
             UsageError: There is no such calibration, or it is damaged.
 
         """
-        folder = Path(name) if "/" in name else runs_folder() / name
-        if "/" not in name and not tables.has_file(folder, FILE) and tables.has_file(reference_folder() / name, FILE):
-            folder = reference_folder() / name
-        if not tables.has_file(folder, FILE):
+        places = [Path(name)] if "/" in name else [top / name for top in (runs_folder(), reference_folder())]
+        folder = next((place for place in places if tables.has_file(place, FILE)), None)
+        if folder is None:
             names = list_calibrations()
             remedy = did_you_mean(name, names) if names else "`just selfbench calibrate` measures one"
             raise UsageError("calibration", f"unknown calibration '{name}'", remedy)

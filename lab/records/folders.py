@@ -71,8 +71,7 @@ class FolderForm:
         try:
             folders = sorted(path for path in (self.folder / SAMPLES).iterdir() if not path.name.startswith("."))
         except OSError as error:
-            fault = f"cannot be read: {error.strerror}"
-            raise UsageError(f"{self.folder}/{SAMPLES}", fault, "restore the folder") from None
+            raise make_unreadable_error(self.folder / SAMPLES, error, "restore the folder") from None
         samples: list[Sample] = []
         for folder in folders:
             remedy = f"move {folder} away and `--resume {self.run}` measures it again"

@@ -82,8 +82,7 @@ def compute_incidents(events: pl.DataFrame, usage: pl.DataFrame, began_s: float,
     since = events.filter(pl.col("at_s") >= began_s)
     reloaded = since.filter(pl.col("kind") == "Reloaded")["object"].value_counts()["count"].max()
     numbers: Outcome = {"reloads": float(reloaded) if isinstance(reloaded, int) else 0.0}
-    observed = summarise_processes(usage)
-    if not observed.is_empty():
+    if not (observed := summarise_processes(usage)).is_empty():
         processes, rss_bytes = observed.select(pl.col("processes").max(), pl.col("rss_bytes").max()).row(0)
         numbers |= {"processes": float(processes) if processes else None, "rss_bytes": float(rss_bytes)}
     is_api_server = (pl.col("role") == "control") & pl.col("tid").is_null() & (pl.col("title") == API_SERVER)
@@ -153,8 +152,7 @@ def list_probes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summarise_probes(events: pl.DataFrame, begin_s: float) -> Outcome:
-    attempts = list_probes(events)
-    if attempts.is_empty():
+    if (attempts := list_probes(events)).is_empty():
         return {"probe_failures": float(events.filter(pl.col("kind") == "Unhealthy").height)}
     took_s = attempts.filter(pl.col("at_s") >= begin_s)["took_s"].drop_nulls().to_list()
     return {
@@ -243,8 +241,7 @@ def list_transfers(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summarise_transfers(events: pl.DataFrame) -> Outcome:
-    bodies = list_transfers(events)
-    if bodies.is_empty():
+    if (bodies := list_transfers(events)).is_empty():
         return {}
     complete = bodies.filter(pl.col("status").is_between(200, 299))
     rates = complete.filter(pl.col("took_s") > 0).select(pl.col("size_bytes") / pl.col("took_s")).to_series().to_list()

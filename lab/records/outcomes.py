@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from lab.model.leftovers import Leftovers
@@ -20,12 +19,9 @@ from lab.model.metrics import DIFFERENCES, ERROR_KINDS, GAP_S, QUANTILES, WINDOW
 from lab.model.requests import good
 from lab.model.sweeps import LoadPoint
 from lab.model.usage import Usage
-from lab.records import incidents as happenings
 from lab.records import propagation
-from lab.stats.histogram import LEAST_BEYOND, Histogram
-
-Outcome = dict[str, float | None]
-Floats = npt.NDArray[np.float64]
+from lab.records.incidents import Outcome, compute_incidents
+from lab.stats.histogram import LEAST_BEYOND, Floats, Histogram
 
 
 def compute_outcome(
@@ -58,10 +54,12 @@ def compute_outcome(
     began_s = float(first_s) if isinstance(first_s, float) else began_s
     begin_s, end_s = find_disruption_window(point, events, began_s)
     frame = requests.with_columns(right=mark_right_answers(point, requests)).sort("due_s")
-    numbers: Outcome = _count_failures(point, frame)
-    numbers |= propagation.compute_propagation(requests, events)
-    numbers |= happenings.compute_incidents(events, usage, began_s, begin_s)
-    numbers |= _measure_latencies(frame.filter(pl.col("right")), begin_s, end_s)
+    numbers = (
+        _count_failures(point, frame)
+        | propagation.compute_propagation(requests, events)
+        | compute_incidents(events, usage, began_s, begin_s)
+        | _measure_latencies(frame.filter(pl.col("right")), begin_s, end_s)
+    )
     return {name: numbers[name] for name in DIFFERENCES if name in numbers} | {"clock_error_s": clock_error_s}
 
 

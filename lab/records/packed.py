@@ -35,7 +35,7 @@ import polars as pl
 import zstandard
 
 from lab import disturbances, generators
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import write_synced
 from lab.model.disturbance import make_validation_context
 from lab.model.events import EVENTS_SCHEMA
@@ -56,6 +56,7 @@ from lab.records.tables import (
     histogram_of,
     join_lines,
     make_unreadable_error,
+    refuse_damage,
 )
 from lab.stats import histogram
 from lab.stats.histogram import Histogram
@@ -113,8 +114,7 @@ def split_by_variant(stream: bytes) -> dict[str, str]:
 
     """
     before, *parts = _VARIANT.split(tables.text_of(stream, xz=True))
-    if before:
-        raise DamagedError("there is something before the first variant")
+    refuse_damage(before, "there is something before the first variant")
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
@@ -142,8 +142,7 @@ class PackedForm:
                 (self.folder / USAGE, bool(samples)),
                 (self.folder / EVENTS, any(sample.logged for sample in samples)),
             ):
-                if needed and not path.is_file():
-                    raise UsageError(str(path), "is missing", RESTORE)
+                refuse_if(needed and not path.is_file(), str(path), "is missing", RESTORE)
             path = self.folder / RAW
             lost = [sample.id for sample in samples if self._find_output(sample.id) is None]
         except OSError as error:
@@ -283,8 +282,7 @@ class PackedForm:
             DamagedError: The run has no manifests of this variant.
 
         """
-        if variant not in self._manifests:
-            raise DamagedError(f"it has nothing of '{variant}'")
+        refuse_damage(variant not in self._manifests, f"it has nothing of '{variant}'")
         return self._manifests[variant]
 
     @cached_property
@@ -302,8 +300,7 @@ class PackedForm:
             DamagedError: There is no such record.
 
         """
-        if (kind, stem) not in self._bringups:
-            raise DamagedError(f"it has no {kind} of {stem}")
+        refuse_damage((kind, stem) not in self._bringups, f"it has no {kind} of {stem}")
         return self._bringups[kind, stem]
 
     def roundtrip(self) -> RoundTrip | None:
@@ -344,8 +341,10 @@ def parse_bring_ups(lines: Iterable[str]) -> Iterator[tuple[str, str, Any]]:
     """
     for line in lines:
         bringup: Any = json.loads(line)
-        if not isinstance(bringup, dict) or set(cast("dict[str, Any]", bringup)) != {"kind", "name", "found"}:
-            raise DamagedError(f"no bring-up: {line[:80]}")
+        refuse_damage(
+            not isinstance(bringup, dict) or set(cast("dict[str, Any]", bringup)) != {"kind", "name", "found"},
+            f"no bring-up: {line[:80]}",
+        )
         yield bringup["kind"], bringup["name"], bringup["found"]
 
 
@@ -411,8 +410,7 @@ class HistogramCache:
             None if no valid ones are cached, so that they must be parsed from the generator's output.
 
         """
-        rows = self._found.get((sample.id, _join_state(state)))
-        if rows is None:
+        if (rows := self._found.get((sample.id, _join_state(state)))) is None:
             return None
         try:
             return {series: histogram_of(*row, sample.histogram or "exact") for series, row in rows.items()}

@@ -20,13 +20,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import sync_folder, write_synced
 from lab.model.events import EVENTS_SCHEMA
 from lab.model.samples import Sample, is_settled, key_of_measurement, planned_cells
 from lab.model.usage import USAGE_SCHEMA
 from lab.records import folders, packed, tables
-from lab.records.folders import FolderForm
 from lab.records.renamed import rename_sample
 from lab.records.request_log import encode_log
 from lab.records.store import RunStore, Series
@@ -86,8 +85,11 @@ def pack(run: RunStore) -> tuple[FolderSize, FolderSize]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             sync_folder(run.folder)
         except OSError as error:
-            fault = f"is packed, and what it replaces cannot be removed: {error.strerror}"
-            raise UsageError(str(error.filename or run.folder), fault, "mend that, and pack it once more") from None
+            raise UsageError(
+                str(error.filename or run.folder),
+                f"is packed, and what it replaces cannot be removed: {error.strerror}",
+                "mend that, and pack it once more",
+            ) from None
         return size_before, FolderSize.of(run.folder)
 
 
@@ -100,7 +102,7 @@ def _write_packed_form(run: RunStore) -> None:
 
     The files are written into a temporary folder first. The old files stay; `pack` removes them.
     """
-    new, form = run.folder / PARTIAL, FolderForm(run.folder, run.record.id)
+    new, form = run.folder / PARTIAL, folders.FolderForm(run.folder, run.record.id)
     run.clear_partial()
     samples = run.stored_samples()
     refuse_unfinished(run, samples)
@@ -151,9 +153,10 @@ def _write_packed_form(run: RunStore) -> None:
             path.rename(run.folder / path.name)
         sync_folder(run.folder)
     except OSError as error:
-        fault = f"cannot be written: {error.strerror or error}"
         raise UsageError(
-            str(error.filename or new), fault, "mend it and pack once more: the run is as it was"
+            str(error.filename or new),
+            f"cannot be written: {error.strerror or error}",
+            "mend it and pack once more: the run is as it was",
         ) from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
@@ -177,8 +180,12 @@ def refuse_unfinished(run: RunStore, samples: Sequence[Sample]) -> None:
     planned = planned_cells(record.plan().slots)
     if left := planned - done:
         raise UsageError(record.id, f"is not finished: {len(left)} of {len(planned)} are not measured", remedy)
-    if record.knee and not (run.folder / KNEE).is_file():
-        raise UsageError(record.id, "is not finished: the search has found no knee yet", remedy)
+    refuse_if(
+        record.knee and not (run.folder / KNEE).is_file(),
+        record.id,
+        "is not finished: the search has found no knee yet",
+        remedy,
+    )
 
 
 def _refuse_unknown_files(folder: Path) -> None:
@@ -198,8 +205,12 @@ def _refuse_unknown_files(folder: Path) -> None:
     }
     for pattern, ending in endings.items():
         for path in folder.glob(pattern):
-            if not (path.is_file() and path.name.endswith(ending)):
-                raise UsageError(str(path), "has no place in a packed run", "move it away, then pack the run")
+            refuse_if(
+                not (path.is_file() and path.name.endswith(ending)),
+                str(path),
+                "has no place in a packed run",
+                "move it away, then pack the run",
+            )
 
 
 def _read_or_refuse(path: Path, read: Callable[..., Content], *arguments: object) -> Content:
@@ -217,7 +228,7 @@ def _read_or_refuse(path: Path, read: Callable[..., Content], *arguments: object
         raise UsageError(str(path), f"cannot be read: {error}", packed.RESTORE) from None
 
 
-def _yield_outputs(form: FolderForm, samples: Sequence[Sample]) -> Iterator[ZipMember]:
+def _yield_outputs(form: folders.FolderForm, samples: Sequence[Sample]) -> Iterator[ZipMember]:
     """Yield the members of raw.zip: the generator's output of each sample, compressed by xz, and its further files as they are.
 
     A log of requests is stored line by line as the difference to the line before, which makes it smaller.
@@ -231,7 +242,7 @@ def _yield_outputs(form: FolderForm, samples: Sequence[Sample]) -> Iterator[ZipM
             yield f"{sample.id}/{file}", content, ""
 
 
-def _read_generator_files(form: FolderForm, sample: Sample) -> dict[str, bytes]:
+def _read_generator_files(form: folders.FolderForm, sample: Sample) -> dict[str, bytes]:
     paths = sorted(form.path(folders.SAMPLE_RECORD, sample.id).parent.iterdir())
     return {path.name: path.read_bytes() for path in paths if path.name not in _SAMPLE_FILES}
 
@@ -258,12 +269,15 @@ def write_zip(path: Path, members: Iterable[ZipMember]) -> None:
 
 
 def _refuse_difference(run: RunStore, file: str, subject: str, equal: bool) -> None:
-    if not equal:
-        fault = f"{subject} would not read back as it was"
-        raise UsageError(str(run.folder / file), fault, "the run is as it was; keep it so")
+    refuse_if(
+        not equal,
+        str(run.folder / file),
+        f"{subject} would not read back as it was",
+        "the run is as it was; keep it so",
+    )
 
 
-def _compare_samples(before: RunStore, after: RunStore, form: FolderForm, samples: Sequence[Sample]) -> None:
+def _compare_samples(before: RunStore, after: RunStore, form: folders.FolderForm, samples: Sequence[Sample]) -> None:
     """Check that every sample reads equally from the old and the new form of a run's folder.
 
     Args:
@@ -290,13 +304,12 @@ def _compare_samples(before: RunStore, after: RunStore, form: FolderForm, sample
         )
 
 
-def _has_same_histograms(form: FolderForm, after: RunStore, sample: Sample) -> bool:
+def _has_same_histograms(form: folders.FolderForm, after: RunStore, sample: Sample) -> bool:
     """Return whether the histograms stored in the old form equal those that are parsed from the output in the new form.
 
     The result is True if the old form has no stored histograms.
     """
-    stored = form.histograms(sample)
-    if stored is None:
+    if (stored := form.histograms(sample)) is None:
         return True
     try:
         reread = {

@@ -22,14 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from lab.model.events import FIRST_PORT
 from lab.model.requests import good
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from lab.stats.histogram import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

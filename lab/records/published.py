@@ -16,7 +16,7 @@ from typing import Literal
 import polars as pl
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_if
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "published"
 PACKAGE = "datapackage.json"
@@ -176,6 +176,10 @@ def _read_table(name: str) -> tuple[Resource, pl.DataFrame]:
         written = pl.read_csv(FOLDER / resource.path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise UsageError(place, f"cannot be read: {error}", REMEDY) from None
-    if written.columns != [column.name for column in resource.columns]:
-        raise UsageError(place, f"its columns are {', '.join(written.columns)}", REMEDY)
+    refuse_if(
+        written.columns != [column.name for column in resource.columns],
+        place,
+        f"its columns are {', '.join(written.columns)}",
+        REMEDY,
+    )
     return resource, written

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import reference_folder, sync_folder, writing
 from lab.model.facts import list_differences, read_machine_facts
 from lab.model.run import RunRecord
@@ -83,7 +83,7 @@ def list_boots(record: RunRecord) -> list[str]:
     return list(dict.fromkeys([record.facts.get("boot_id", UNKNOWN), *resumed]))
 
 
-def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> tuple[Path, list[str]]:
+def add_run(run: RunStore, name: str, reduce: ReduceManifests) -> tuple[Path, list[str]]:
     """Add a packed copy of a finished run to data/reference: as a new reference, or as one more boot of an existing one.
 
     A reference is a committed run; further runs of its design on other boots of a machine are stored below it. A run of
@@ -92,7 +92,7 @@ def add_run(run: RunStore, name: str, reduce: ReduceManifests | None = None) -> 
     Args:
         run: The finished run.
         name: The name of the reference.
-        reduce: A function that removes from manifests what may differ between boots; None = nothing may differ.
+        reduce: A function that removes from manifests what may differ between boots.
 
     Returns:
         The new folder, and a text for each fact of the machine that differs from the first run: `FACT: FIRST / NEW`.
@@ -137,12 +137,20 @@ def replace_run(run: RunStore, name: str, keep: Callable[[RunStore, str], None])
 
     """
     folder = find_reference_folder(name)
-    if not has_file(folder, RUN):
-        raise UsageError("--replace", f"there is no reference '{name}'", "leave --replace out: --into alone makes it")
+    refuse_if(
+        not has_file(folder, RUN),
+        "--replace",
+        f"there is no reference '{name}'",
+        "leave --replace out: --into alone makes it",
+    )
     packing.refuse_unfinished(run, run.samples())
     old = [RunStore.open(str(path)) for path in boot_folders(folder)]
-    if run.record.id in [former.record.id for former in old]:
-        raise UsageError(run.record.id, f"is a run of {name} already", "name another run")
+    refuse_if(
+        run.record.id in [former.record.id for former in old],
+        run.record.id,
+        f"is a run of {name} already",
+        "name another run",
+    )
     new = folder.with_name(f".{name}.new")
     copy_packed(run, new)
     try:
@@ -185,8 +193,11 @@ def copy_packed(run: RunStore, final: Path, most_bytes: int | None = None) -> No
                 packing.pack(copy)
             size = packing.FolderSize.of(partial)
             if most_bytes is not None and size.bytes > most_bytes:
-                fault = f"takes {size.bytes:,} bytes when it is packed, a further boot has {most_bytes:,}"
-                raise UsageError(run.record.id, fault, "measure fewer arms, points or blocks: just ledger --boots")
+                raise UsageError(
+                    run.record.id,
+                    f"takes {size.bytes:,} bytes when it is packed, a further boot has {most_bytes:,}",
+                    "measure fewer arms, points or blocks: just ledger --boots",
+                )
             partial.rename(final)
             sync_folder(final.parent)
     finally:
@@ -268,14 +279,16 @@ def find_reference_folder(name: str) -> Path:
         UsageError: The name is a path, or begins with a dot.
 
     """
-    if Path(name).name != name or name.startswith("."):
-        raise UsageError("--into", f"'{name}' is no name of a folder in data/reference", "as --into slow-link")
+    refuse_if(
+        Path(name).name != name or name.startswith("."),
+        "--into",
+        f"'{name}' is no name of a folder in data/reference",
+        "as --into slow-link",
+    )
     return reference_folder() / name
 
 
-def refuse_other_design(
-    runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests | None = None
-) -> None:
+def refuse_other_design(runs: Sequence[RunStore], added: RunStore, name: str, reduce: ReduceManifests) -> None:
     """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
     Its sweep (list of loads), its arms (variants, with their baselines and manifests), its load points and its generators
@@ -287,7 +300,7 @@ def refuse_other_design(
         runs: The runs of the reference, the first one first.
         added: The run to add.
         name: The name of the reference.
-        reduce: A function that removes from manifests what may differ between boots; None = nothing may differ.
+        reduce: A function that removes from manifests what may differ between boots.
 
     Raises:
         UsageError: The run differs, or it was measured on several boots, on an unknown boot, or on a boot that the
@@ -322,11 +335,10 @@ def refuse_other_design(
         ),
     )
     for broken, fault, remedy in rules:
-        if broken:
-            raise UsageError(record.id, fault, remedy)
+        refuse_if(broken, record.id, fault, remedy)
 
 
-def _find_arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests | None) -> Iterator[str]:
+def _find_arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) -> Iterator[str]:
     arms = {arm.name: arm for arm in first.record.arms}
     added_arms = [arm for arm in added.record.arms if arm.role != "reference"]
     if not added_arms:
@@ -344,11 +356,10 @@ def _find_arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests |
         if now != was:
             yield f"arm {arm.name} is {now} instead of {was}"
         elif len(digests) > 1:
-            objects: list[Manifests] = []
-            for run in (first, added):
-                manifests = run.manifests(arm.variant)
-                objects.append(reduce(run.record.target, run.record.facts, manifests) if reduce else manifests)
-            if objects[0] != objects[1]:
+            objects, added_objects = (
+                reduce(run.record.target, run.record.facts, run.manifests(arm.variant)) for run in (first, added)
+            )
+            if objects != added_objects:
                 yield f"other manifests of {arm.name}"
 
 

@@ -93,30 +93,32 @@ def rename_run(record: RunRecord, names: RenamedNames) -> RunRecord:
         for name, variant in record.variants.items()
     }
     missing = (item.model_copy(update=names.in_fields(item, "variant")) for item in record.not_measurable)
-    changes = {
-        "arms": tuple(replace(arm, **names.in_fields(arm, "name", "variant", "baseline")) for arm in record.arms),
-        "slots": tuple((block, names.of(arm), point) for block, arm, point in record.slots),
-        "pairs": tuple(pair.model_copy(update=names.in_fields(pair, "against")) for pair in record.pairs),
-        "variants": variants,
-        "not_measurable": tuple(missing),
-        "at_knee": at_knee and at_knee.model_copy(update=names.in_fields(at_knee, "variant")),
-        "design": record.design and _rename_design(record.design, names),
-    }
-    return record.model_copy(update=changes)
+    return record.model_copy(
+        update={
+            "arms": tuple(replace(arm, **names.in_fields(arm, "name", "variant", "baseline")) for arm in record.arms),
+            "slots": tuple((block, names.of(arm), point) for block, arm, point in record.slots),
+            "pairs": tuple(pair.model_copy(update=names.in_fields(pair, "against")) for pair in record.pairs),
+            "variants": variants,
+            "not_measurable": tuple(missing),
+            "at_knee": at_knee and at_knee.model_copy(update=names.in_fields(at_knee, "variant")),
+            "design": record.design and _rename_design(record.design, names),
+        }
+    )
 
 
 def _rename_design(design: Design, names: RenamedNames) -> Design:
     loads = (load.partition(" at ") for load in design.fresh.loads)  # `variant at point`
     places = (place.model_copy(update=names.in_fields(place, "arm", "against")) for place in design.places)
-    changes = {
-        "places": tuple(places),
-        "systems": tuple(map(names.of, design.systems)),
-        "fixed_workers": tuple(map(names.of, design.fixed_workers)),
-        "fresh": replace(
-            design.fresh, loads=tuple(f"{names.of(variant)}{infix}{point}" for variant, infix, point in loads)
-        ),
-    }
-    return design.model_copy(update=changes)
+    return design.model_copy(
+        update={
+            "places": tuple(places),
+            "systems": tuple(map(names.of, design.systems)),
+            "fixed_workers": tuple(map(names.of, design.fixed_workers)),
+            "fresh": replace(
+                design.fresh, loads=tuple(f"{names.of(variant)}{infix}{point}" for variant, infix, point in loads)
+            ),
+        }
+    )
 
 
 def rename_sample(sample: Sample, names: RenamedNames) -> Sample:

@@ -21,7 +21,8 @@ import polars as pl
 from lab.model.samples import Reason, Sample
 from lab.model.steadiness import Change, Source, Steadiness, find_cause
 from lab.model.sweeps import LoadPoint
-from lab.stats.steadiness import Floats, SampleSeconds, find_change
+from lab.stats.histogram import Floats
+from lab.stats.steadiness import SampleSeconds, find_change
 
 COLUMNS = ("t_s", "role", "pid", "tid", "cpu_s", "sent_bytes")
 """The columns of a usage table that the judgement needs."""
@@ -228,9 +229,10 @@ def judge_unjudged(
 
     """
     unjudged = [
-        sample for sample in samples if sample.valid and sample.steadiness is None and not sample.point.has_outcome
+        sample
+        for sample in samples
+        if sample.valid and sample.steadiness is None and not sample.point.has_outcome and sample.point.requests is None
     ]
-    unjudged = [sample for sample in unjudged if sample.point.requests is None]
     if new := [sample for sample in unjudged if sample.id not in judgements]:
         used = accumulate_usage(looks([sample.id for sample in new]))
         for sample in new:
@@ -265,8 +267,7 @@ def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sa
     change = own_change or (changed_side.steadiness.change if changed_side and changed_side.steadiness else None)
     if change is None or not sample.valid or sample.point.sustained:  # --sustained exists to show such a change
         return sample
-    description = f"{'' if own_change else 'on the other side: '}{describe_change(change)}"
-    detail = f"{Reason.NOT_STEADY}: {description}"
+    detail = f"{Reason.NOT_STEADY}: {'' if own_change else 'on the other side: '}{describe_change(change)}"
     return sample.model_copy(update={"verdict": "invalid", "reason": Reason.NOT_STEADY, "detail": detail})
 
 

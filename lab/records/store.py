@@ -26,9 +26,8 @@ import yaml
 from pydantic import BaseModel
 
 from lab import disturbances
-from lab.base.errors import UsageError, did_you_mean
+from lab.base.errors import UsageError, did_you_mean, refuse_if
 from lab.base.files import json_bytes, read_record, reference_folder, replace_file, runs_folder, writing
-from lab.base.validation import refuse_broken_rules
 from lab.generators import get_generator, make_load
 from lab.model import facts
 from lab.model.disturbance import make_validation_context
@@ -177,8 +176,11 @@ def _explain_bad_name(name: str, folder: Path, ablation: bool) -> UsageError:
 
     """
     if ablation:
-        remedy = f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`"
-        return UsageError(str(folder), "is an ablation, not a run", remedy)
+        return UsageError(
+            str(folder),
+            "is an ablation, not a run",
+            f"`just table {folder.name}` names its runs; go on with `just ablate --resume {folder.name}`",
+        )
     if folder.is_dir():
         runs = [run if folder == runs_folder() else f"{folder.absolute()}/{run}" for run in run_names(folder)]
         remedy = f"name one of the runs in it: {', '.join(runs[-3:])}" if runs else "name another run"
@@ -234,8 +236,11 @@ class RunStore:
         try:
             return read(form)
         except (OSError, ValueError, yaml.YAMLError) as error:
-            fault = f"cannot be read: {tables.join_lines(error)}"
-            raise UsageError(str(place(form)), fault, f"restore it from a copy{advice}") from None
+            raise UsageError(
+                str(place(form)),
+                f"cannot be read: {tables.join_lines(error)}",
+                f"restore it from a copy{advice}",
+            ) from None
 
     # -- making and finding runs ------------------------------------------------------------------------
 
@@ -290,9 +295,12 @@ class RunStore:
             UsageError: The run is packed.
 
         """
-        if self.packed:
-            remedy = f"`just table {self.folder}` shows it; start a new run to measure more"
-            raise UsageError(self.record.id, "is packed, so it is finished", remedy)
+        refuse_if(
+            self.packed,
+            self.record.id,
+            "is packed, so it is finished",
+            f"`just table {self.folder}` shows it; start a new run to measure more",
+        )
 
     def note_resumed(self, facts: Mapping[str, str]) -> None:
         """Record in `run.json` that the run is resumed now, and which facts of the machine have changed since it began.
@@ -313,23 +321,9 @@ class RunStore:
                 point.
             generator: The record of the load generator for this point, such as its name and version.
 
-        Raises:
-            ValueError: The measurement or the point does not fit the run.
-
         """
         record = self.record
         points = {planned.name: planned for planned in record.points} | {point.name: point}
-        has_arm = any(arm.name == slot[1] for arm in record.arms)
-        refuse_broken_rules(
-            (
-                point not in record.points and len(points) == len(record.points),
-                f"another load is called {point.name!r}",
-            ),
-            (
-                slot[2] != point.name or slot in record.slots or not has_arm,
-                f"no slot for {point.name!r} in this run: {slot}",
-            ),
-        )
         self._rewrite_record(
             points=tuple(points.values()),
             slots=(*record.slots, slot),
@@ -426,9 +420,10 @@ class RunStore:
 
     def raw(self, sample: Sample) -> tuple[str, str]:
         """Return the generator's stdout and stderr of a sample, unchanged."""
-        advice = f"; without --from-raw, `just table {self.record.id}` does not read it"
         return self._read_form(
-            lambda form: tables.read_raw(form.raw(sample.id)), lambda _: self.raw_place(sample), advice
+            lambda form: tables.read_raw(form.raw(sample.id)),
+            lambda _: self.raw_place(sample),
+            f"; without --from-raw, `just table {self.record.id}` does not read it",
         )
 
     def result(self, sample: Sample) -> GeneratorResult:
@@ -442,8 +437,9 @@ class RunStore:
         try:
             return get_generator(sample.generator).parse(stdout, stderr, 0, _make_load(sample))
         except OutputError as error:
-            fault = f"cannot be parsed any more: {error}"
-            raise UsageError(self.raw_place(sample), fault, "restore it from a copy") from None
+            raise UsageError(
+                self.raw_place(sample), f"cannot be parsed any more: {error}", "restore it from a copy"
+            ) from None
 
     def requests(self, sample: Sample) -> pl.DataFrame:
         """Return every request of a sample as a table (`REQUESTS_SCHEMA`), with times by the lab's clock.
@@ -458,8 +454,9 @@ class RunStore:
         try:
             log = get_generator(sample.generator).requests(stdout, stderr, _make_load(sample))
         except OutputError as error:
-            fault = f"holds no log of requests: {error}"
-            raise UsageError(self.raw_place(sample), fault, "name a valid sample of a disturbance") from None
+            raise UsageError(
+                self.raw_place(sample), f"holds no log of requests: {error}", "name a valid sample of a disturbance"
+            ) from None
         return shifted(log, sample.clock_offset_s or 0.0)
 
     def raw_place(self, sample: Sample) -> str:
@@ -509,9 +506,10 @@ class RunStore:
         """
         if sample.histogram is None:
             return None
-        advice = f"; `just table {self.record.id} --from-raw` reads the verbatim output instead"
         stored = self._read_form(
-            lambda form: form.histograms(sample), lambda form: form.path(HISTOGRAMS, sample.id), advice
+            lambda form: form.histograms(sample),
+            lambda form: form.path(HISTOGRAMS, sample.id),
+            f"; `just table {self.record.id} --from-raw` reads the verbatim output instead",
         )
         return (self._read_histograms_again(sample) if stored is None else stored).get(series)
 
@@ -560,12 +558,11 @@ class RunStore:
 
         """
         stored = self.names.inverse.of(variant)
-
-        def read(form: Form) -> list[dict[str, Any]]:
-            loaded = yaml.load_all(form.manifests(stored), yaml.CSafeLoader)
-            return [document for document in loaded if isinstance(document, dict)]
-
-        return self._read_form(read, methodcaller("manifests_path", stored))
+        documents = self._read_form(
+            lambda form: list(yaml.load_all(form.manifests(stored), yaml.CSafeLoader)),
+            methodcaller("manifests_path", stored),
+        )
+        return [document for document in documents if isinstance(document, dict)]
 
     def manifests_path(self, variant: str) -> Path:
         """Return the path of the file with a variant's manifests: YAML, or in a packed run an xz file for all variants."""
@@ -585,8 +582,9 @@ class RunStore:
         return self._read_table(EVENTS, sample, lambda form: form.events(sample.id, needed=sample.logged))
 
     def _read_table(self, part: str, sample: Sample, read: Callable[[Form], pl.DataFrame]) -> pl.DataFrame:
-        advice = f"; `just table {self.record.id}` does not read it"
-        return self._read_form(read, lambda form: form.path(part, sample.id), advice)
+        return self._read_form(
+            read, lambda form: form.path(part, sample.id), f"; `just table {self.record.id}` does not read it"
+        )
 
     # -- what was brought up, and the lock --------------------------------------------------------------
 
@@ -685,8 +683,11 @@ class RunStore:
             except BlockingIOError:
                 raise UsageError(self.record.id, "another lab is measuring this run", "wait for it to end") from None
             except OSError as error:
-                fault, remedy = f"cannot be locked: {error.strerror}", "set LAB_RUNS to a folder on a local file system"
-                raise UsageError(str(self.folder), fault, remedy) from None
+                raise UsageError(
+                    str(self.folder),
+                    f"cannot be locked: {error.strerror}",
+                    "set LAB_RUNS to a folder on a local file system",
+                ) from None
             yield
         finally:
             os.close(handle)
@@ -730,30 +731,22 @@ class Reparsed(RunStore):
     def _reparse(self, sample: Sample) -> Sample:
         if sample.requests is None:
             return sample  # nothing was reported then either
-        result = self.result(sample)
-        if result.streams is not None and sample.outcome:
+        result, outcome = self.result(sample), sample.outcome
+        if result.streams is not None and outcome:
             before = sample.leftovers.get("before")
-            reparsed = choose_stream_outcome(sample.point)(result.streams, result.latency, sample.usage, before)
-            sample = sample.model_copy(update={"outcome": reparsed})
-        elif sample.outcome:
+            outcome = choose_stream_outcome(sample.point)(result.streams, result.latency, sample.usage, before)
+        elif outcome:
             # events and usage are as they were stored: only the running system could show them
             requests, events, usage = self.requests(sample), self.events(sample), self.usage(sample)
-            error_s = sample.outcome.get("clock_error_s") or 0.0
-            reparsed = compute_outcome(sample.point, requests, events, usage, 0.0, error_s)
-            sample = sample.model_copy(update={"outcome": reparsed})
+            error_s = outcome.get("clock_error_s") or 0.0
+            outcome = compute_outcome(sample.point, requests, events, usage, 0.0, error_s)
         self._read_again[sample.id] = {} if sample.untimed else result.histograms
-        return sample.model_copy(update={**reported_fields(result), **(UNTIMED if sample.untimed else {})})
+        untimed = UNTIMED if sample.untimed else {}
+        return sample.model_copy(update={"outcome": outcome, **reported_fields(result), **untimed})
 
 
-def reported_fields(result: GeneratorResult | None) -> dict[str, Any]:
-    """Return the fields of a sample's record that come from the generator's report, by name.
-
-    Args:
-        result: The report; None = there is none, and the result is empty.
-
-    """
-    if result is None:
-        return {}
+def reported_fields(result: GeneratorResult) -> dict[str, Any]:
+    """Return the fields of a sample's record that come from the generator's report, by name."""
     return {
         "achieved_rps": result.achieved_rps,
         "requests": result.requests,

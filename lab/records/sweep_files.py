@@ -37,8 +37,9 @@ def load_sweep(name_or_path: str) -> tuple[str, Sweep]:
             raise UsageError(
                 "--sweep", f"there is no file {name_or_path}", "correct the path; `just list` shows the lab's own"
             ) from None
-        remedy = did_you_mean(name_or_path, sweep_names())
-        raise UsageError("--sweep", f"unknown sweep '{name_or_path}'", remedy) from None
+        raise UsageError(
+            "--sweep", f"unknown sweep '{name_or_path}'", did_you_mean(name_or_path, sweep_names())
+        ) from None
 
 
 def _read_sweep(path: Path, form: str | None = None) -> Sweep:

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import zstandard
 
 from lab.base.errors import UsageError
 from lab.model.events import EVENTS_SCHEMA, Event
 from lab.records.request_log import decode_log
-from lab.stats.histogram import BUCKETS, Histogram
+from lab.stats.histogram import BUCKETS, Histogram, Ints
 
 RUN, KNEE = "run.json", "knee.json"
 """The names of the files that are the same in both forms of a run's folder."""
@@ -51,7 +50,6 @@ HISTOGRAM_SCHEMA = {
 }
 """The columns of a sample's hist.parquet: one row per series and bucket that is not empty."""
 STDERR_MARK = "\n#lab stderr\n"
-Ints = npt.NDArray[np.int64]
 OutputPlace = Path | zipfile.Path
 """The place of verbatim output: a file in a sample's folder, or a member of a packed run's raw.zip."""
 BEST_ZSTD_LEVEL = 22
@@ -68,6 +66,18 @@ BROKEN = (zipfile.BadZipFile, EOFError, zstandard.ZstdError, lzma.LZMAError)
 
 class DamagedError(ValueError):
     """The error that stored bytes are damaged; the message states how."""
+
+
+def refuse_damage(damaged: object, fault: str) -> None:
+    """Raise a DamagedError if stored bytes are damaged.
+
+    Args:
+        damaged: Any value; only its truth counts.
+        fault: The damage in words.
+
+    """
+    if damaged:
+        raise DamagedError(fault)
 
 
 @contextmanager
@@ -154,9 +164,10 @@ def histogram_of(buckets: Ints, filled: Ints, kind: Literal["exact", "quantiles"
 
     """
     sound = buckets.shape == filled.shape and ((buckets >= 0) & (buckets < BUCKETS) & (filled > 0)).all()
-    if not sound or np.unique(buckets).size != buckets.size:
-        raise DamagedError("a bucket that there is not, or twice, or an empty one")
-    counts = Histogram.empty().counts
+    refuse_damage(
+        not sound or np.unique(buckets).size != buckets.size, "a bucket that there is not, or twice, or an empty one"
+    )
+    counts = np.zeros(BUCKETS, dtype=np.int64)
     counts[buckets] = filled
     return Histogram(counts, kind)
 
@@ -184,8 +195,10 @@ def read_table(path: Path, schema: Mapping[str, Any], exact: bool = True) -> pl.
     frame = frame.with_columns(pl.lit(None, schema[name]).alias(name) for name in missing)
     if set(frame.columns) == set(schema):
         frame = frame.select(list(schema))
-    if dict(frame.schema) != schema:
-        raise DamagedError(f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}")
+    refuse_damage(
+        dict(frame.schema) != schema,
+        f"its columns are {', '.join(frame.columns)}, expected {', '.join(schema)}",
+    )
     return frame
 
 
@@ -225,8 +238,7 @@ def read_joined_tables(path: Path, schema: Mapping[str, Any]) -> dict[str, pl.Da
     """
     frame = read_table(path, {SAMPLE: pl.String, **schema})
     runs = frame.select(pl.col(SAMPLE).rle()).unnest(SAMPLE)
-    if runs["value"].n_unique() != runs.height:
-        raise DamagedError("a sample's rows do not lie together")
+    refuse_damage(runs["value"].n_unique() != runs.height, "a sample's rows do not lie together")
     rows, parts, start = frame.drop(SAMPLE), dict[str, pl.DataFrame](), 0
     for length, name in runs.select("len", "value").iter_rows():
         parts[name] = rows.slice(start, length)
@@ -345,8 +357,7 @@ def decompress(content: bytes, xz: bool = False) -> bytes:
     decompressor = lzma.LZMADecompressor() if xz else zstandard.ZstdDecompressor().decompressobj()
     with damage_as_error():
         plain_bytes = decompressor.decompress(content)
-    if not decompressor.eof or decompressor.unused_data:
-        raise DamagedError("it is cut short, or there is more behind its end")
+    refuse_damage(not decompressor.eof or decompressor.unused_data, "it is cut short, or there is more behind its end")
     return plain_bytes
 
 

@@ -66,9 +66,8 @@ def describe_plan(
             "probe",
             f"before the plan is fixed, some seconds show whether two sides at once get {rates} here: {otherwise}",
         )
-    for variant in record.variants.values() if full else ():
-        if variant.unpaired:
-            yield "alone", f"{variant.name} is measured without pairs: {variant.unpaired}"
+    alone = [variant for variant in record.variants.values() if full and variant.unpaired]
+    yield from (("alone", f"{variant.name} is measured without pairs: {variant.unpaired}") for variant in alone)
     if design.fixed_workers:
         names = ", ".join(design.fixed_workers)
         yield (
@@ -87,8 +86,7 @@ def describe_left_out(missing: Sequence[NotMeasured], most: int | None = None) -
         most: The largest number of variants to name; None = all.
 
     """
-    for item in missing[:most]:
-        yield "left out", f"{item}; {item.remedy}" if item.remedy else str(item)
+    yield from (("left out", f"{item}; {item.remedy}" if item.remedy else str(item)) for item in missing[:most])
     if most is not None and len(missing) > most:
         yield "left out", f"{len(missing) - most} more (--all shows them)"
 

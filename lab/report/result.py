@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -55,7 +54,7 @@ class RunResult:
         Only variants that were measured at once with themselves (as a pair) have them, at load points that were measured
         with several repeats, or before and after a reload. Empty if the run has neither.
         """
-        return compute_variance_components(self.run.record, self.run.samples())
+        return list(compute_variance_components(self.run.record, self.run.samples()))
 
     @cached_property
     def rate_costs(self) -> list[RateCost]:
@@ -100,8 +99,7 @@ class RunResult:
         ]
         texts: dict[str, None] = {}  # a baseline is in the pairs of several arms
         for cell in cells:
-            reason = next(iter(Counter(cell.invalid).most_common(1)), None)
-            why = reason[0] if reason else "not measured"
+            why = max(cell.invalid, key=cell.invalid.__getitem__, default="not measured")
             texts[f"{cell.arm.name} at {cell.point.name} has {cell.valid_blocks} of {cell.planned_blocks} ({why})"] = (
                 None
             )

@@ -64,15 +64,8 @@ def estimate_over_boots(effects: Sequence[float], errors: Sequence[float], confi
             value.
         confidence: The coverage of the interval, as a fraction.
 
-    Raises:
-        ValueError: There are fewer than two boots, unequal sizes, numbers that are not finite, or a negative error.
-
     """
     y, errors_ = np.asarray(effects, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    if y.size < 2 or y.shape != errors_.shape or not np.isfinite([y, errors_]).all() or (errors_ < 0).any():
-        raise ValueError(
-            "over_boots: expected finite effects of two boots or more, each with a standard error of 0 or more"
-        )
     if float(np.ptp(y)) == 0 and not errors_.all():
         return OverBoots(float(y[0]), float(y[0]), float(y[0]), int(y.size), 0.0)
     variances = errors_**2

@@ -39,19 +39,17 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The variation of values between repeats, between worker generations and between bring-ups, and the mean of all values.
+    """The variation of values between repeats, between worker generations and between bring-ups.
 
     A worker generation is the worker processes between two reloads; a bring-up is one start of the system.
 
     Attributes:
-        mean: The mean of all values.
         repeat: The variation between repeats in one generation; None if nothing was repeated.
         generation: The variation between worker generations in one bring-up; None for one generation per bring-up.
         bring_up: The variation between bring-ups; None for a single bring-up.
 
     """
 
-    mean: float
     repeat: Component | None
     generation: Component | None
     bring_up: Component | None
@@ -89,7 +87,7 @@ def estimate_components(values: npt.ArrayLike, confidence: float = 0.95) -> Comp
             mean_square = float(squares[level]) / degrees[level], degrees[level]
             estimates[level] = _estimate_component(mean_square, lower, sizes[level], confidence)
             lower = mean_square
-    return Components(float(array.mean()), estimates[2], estimates[1], estimates[0])
+    return Components(estimates[2], estimates[1], estimates[0])
 
 
 def _estimate_component(

@@ -58,11 +58,10 @@ def find_two_clusters(values: Sequence[float]) -> tuple[Sequence[float], Sequenc
     distances = (float(logs.sum()) - sums) / (n - sizes) - sums / sizes
     between = distances**2 * sizes * (n - sizes) / n
     best = int(between.argmax())
-    if distances[best] < np.log(LEAST_CLUSTER_RATIO):
-        return None
     splits = 2.0 ** (n - 1) - 1 - n
     variance = max(float(((logs - logs.mean()) ** 2).sum() - between[best]) / (n - 2), 1e-24)
-    if splits * float(special.fdtrc(1, n - 2, between[best] / variance)) > CLUSTER_ALPHA:
+    p_value = splits * float(special.fdtrc(1, n - 2, between[best] / variance))
+    if distances[best] < np.log(LEAST_CLUSTER_RATIO) or p_value > CLUSTER_ALPHA:
         return None
     return x[: int(sizes[best])].tolist(), x[int(sizes[best]) :].tolist()
 

@@ -28,9 +28,11 @@ LEAST_BEYOND = 10
 """The number of samples that must lie beyond a percentile for it to be shown (README, "How to read a table", 4)."""
 
 Kind = Literal["exact", "quantiles"]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
-def find_buckets(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def find_buckets(value_us: npt.ArrayLike) -> Ints:
     """Return the bucket numbers of latencies, as an array of the same shape.
 
     Negative latencies count as 0, those longer than 120 s as 120 s.
@@ -54,7 +56,7 @@ def find_buckets(value_us: npt.ArrayLike) -> npt.NDArray[np.int64]:
     )
 
 
-def compute_bucket_edges_s(bucket: npt.ArrayLike) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def compute_bucket_edges_s(bucket: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Return the lowest and the highest latency of each given bucket, as two arrays in seconds.
 
     Both ends are whole µs and belong to the bucket.
@@ -88,18 +90,8 @@ class Histogram:
 
     """
 
-    counts: npt.NDArray[np.int64]
+    counts: Ints
     kind: Kind
-
-    @staticmethod
-    def empty(kind: Kind = "exact") -> Histogram:
-        """Create a latency histogram without any request.
-
-        Args:
-            kind: `exact`, or `quantiles` for counts derived from printed percentiles, as in the attribute `kind`.
-
-        """
-        return Histogram(np.zeros(BUCKETS, dtype=np.int64), kind)
 
     @staticmethod
     def of_values(values_s: npt.ArrayLike) -> Histogram:
@@ -108,7 +100,7 @@ class Histogram:
         return Histogram(np.bincount(number, minlength=BUCKETS).astype(np.int64), "exact")
 
     @staticmethod
-    def of_counts(pairs: Iterable[tuple[float, int]] | npt.NDArray[np.float64], kind: Kind) -> Histogram:
+    def of_counts(pairs: Iterable[tuple[float, int]] | Floats, kind: Kind) -> Histogram:
         """Build a latency histogram from latencies and the number of requests with each latency.
 
         Args:
@@ -139,7 +131,7 @@ class Histogram:
         return Histogram.of_counts(((value, after - before) for (_, value), before, after in steps), "quantiles")
 
     @cached_property
-    def up_to(self) -> npt.NDArray[np.int64]:
+    def up_to(self) -> Ints:
         """The cumulative counts of this histogram: the requests in each bucket and all lower ones, shape (BUCKETS,).
 
         Every percentile is computed from these counts.

@@ -28,7 +28,7 @@ MAX_UNCLEAR = 3
 MAX_TRIALS = 150
 """The number of trials after which the search ends without an answer."""
 LEAST_RPS, MOST_RPS = 1, 10_000_000
-"""The default limits of the rates that are tried."""
+"""The default of the lowest rate that may be tried, and the highest rate."""
 RAMP_FACTORS = (1.0, 0.9, 1.1)
 """The factors of a ramp's next rate, by the number of unclear trials just before."""
 BISECTION_SHARES = (0.5, 0.4, 0.6)
@@ -50,14 +50,12 @@ class KneeSearchSettings:
         precision: The relative gap at which the search ends. The lowest rate that fails is then at most (1 + precision)
             times the highest rate that passes, or the next whole number.
         least_rps: The lowest rate that may be tried.
-        most_rps: The highest rate that may be tried.
 
     """
 
     start_rps: int
     precision: float
     least_rps: int = LEAST_RPS
-    most_rps: int = MOST_RPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class KneeFound:
 
     Attributes:
         passes_rps: The knee: the highest rate that passes, which was confirmed.
-        fails_rps: The lowest rate that failed; None if even the highest allowed rate (`most_rps`) passed.
+        fails_rps: The lowest rate that failed; None if even the highest allowed rate (`MOST_RPS`) passed.
 
     """
 
@@ -225,20 +223,16 @@ class _State:
             high: The lowest rate that failed; None if none failed.
 
         """
-        least, limit = self.search.least_rps, self.search.most_rps
+        least = self.search.least_rps
         factor = RAMP_FACTORS[min(self.unclear, MAX_UNCLEAR - 1)]
-        if low is None and high is None:
-            return NextTrial(_clamp(self.search.start_rps * factor, least, limit), "ramp")
         if low is None:
-            assert high is not None
-            ended = high <= least
-            return (
-                KneeNotFound(None, high, "nothing")
-                if ended
-                else NextTrial(_clamp(high / 2 * factor, least, high - 1), "ramp")
-            )
-        if high is None and low < limit:
-            return NextTrial(_clamp(low * 2 * factor, low + 1, limit), "ramp")
+            if high is None:
+                return NextTrial(_clamp(self.search.start_rps * factor, least, MOST_RPS), "ramp")
+            if high <= least:
+                return KneeNotFound(None, high, "nothing")
+            return NextTrial(_clamp(high / 2 * factor, least, high - 1), "ramp")
+        if high is None and low < MOST_RPS:
+            return NextTrial(_clamp(low * 2 * factor, low + 1, MOST_RPS), "ramp")
         if high is not None and high - low > 1 and high / low > 1 + self.search.precision:
             share = BISECTION_SHARES[min(self.unclear, MAX_UNCLEAR - 1)]
             return NextTrial(_clamp(low * (high / low) ** share, low + 1, high - 1), "bisection")

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from lab.stats.histogram import Floats
+
 MIN_BLOCKS = 6
 """The fewest blocks behind an interval (README, "How to read a table", 2).
 
@@ -33,8 +35,6 @@ The interval is then too narrow: at a correlation of 0.3 by about a quarter.
 """
 AUTOCORRELATION_ALPHA = 0.01
 """The significance level of the lag-1 autocorrelation."""
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,11 @@ class Estimate:
         if self.n < MIN_BLOCKS or self.low is None or self.high is None:
             return None
         return self.low, self.high
+
+    @property
+    def excludes_zero(self) -> bool:
+        """True if the confidence interval of this effect does not contain 0; False for fewer than six blocks."""
+        return self.interval is not None and not self.interval[0] <= 0 <= self.interval[1]
 
     @property
     def ratio_interval(self) -> tuple[float, float] | None:

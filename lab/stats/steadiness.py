@@ -1,6 +1,6 @@
 """Detection of a lasting change of the rate or the CPU time per request within one sample, from its single seconds.
 
-    rates 520, 465, 15, 13, 16 …  →  Shift(before=2 seconds, after from second 3 on, down, factor 29)
+    rates 520, 465, 15, 13, 16 …  →  Shift(before=2 seconds, after from second 3 on)
 
 A change is lasting if every second after it differs from every second before it by at least a factor, in the same
 direction. The smallest ratio between two such seconds decides, not a mean. So one slow second, noise, or a burst that ends
@@ -20,9 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from lab.stats.histogram import Floats
 
 RATE_FACTOR = 1.6
 """The factor of a lasting change of the rate.
@@ -43,19 +42,16 @@ START_UP = 1
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """The position and the size of a lasting change in a series of values.
+    """The position of a lasting change in a series of values.
 
     Attributes:
         before: The number of values before the change.
         after: The index of the first value after the change. The values in between belong to the transition.
-        factor: The smallest ratio between a value before the change and a value after it (the larger divided by the
-            smaller), at least 1.
 
     """
 
     before: int
     after: int
-    factor: float
 
 
 def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1) -> Shift | None:
@@ -86,9 +82,8 @@ def find_shift(values: Floats, factor: float, *, rises: int = 1, falls: int = 1)
         sizes = np.where(ends >= rises, up, -np.inf)
         sizes = np.maximum(sizes, np.where(ends >= falls, down, -np.inf))
         if len(sizes) and sizes.max() >= np.log(factor):
-            best = int(sizes.argmax())
-            end = int(ends[best])
-            return Shift(int(valid[end - 1]) + 1, int(valid[end + transition]), float(np.exp(sizes[best])))
+            end = int(ends[sizes.argmax()])
+            return Shift(int(valid[end - 1]) + 1, int(valid[end + transition]))
     return None
 
 

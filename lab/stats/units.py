@@ -52,13 +52,11 @@ def format_micros(value_s: float) -> str:
     return f"{value:+,.{decimals}f}".replace("-", "−") if round(value, decimals) else "0"
 
 
-def format_bytes(value: float | None) -> str:
-    """Return a size in bytes with three significant digits and its unit: 950 B, 61.2 kB, 1.05 GB; – for None.
+def format_bytes(value: float) -> str:
+    """Return a size in bytes with three significant digits and its unit: 950 B, 61.2 kB, 1.05 GB.
 
     The units are powers of 1000.
     """
-    if value is None:
-        return "–"
     steps = ((1e-9, "GB"), (1e-6, "MB"), (1e-3, "kB"))
     scale, unit = next(((scale, unit) for scale, unit in steps if value * scale >= 0.9995), (1.0, "B"))
     return f"{value:.0f} B" if unit == "B" else f"{_format_three_digits(value * scale)} {unit}"
@@ -73,8 +71,8 @@ def format_duration(value_s: float) -> str:
     return f"{minutes} min {seconds % 60} s" if minutes else f"{seconds} s"
 
 
-def format_three_digits(value_s: float | None, scale: float) -> str:
-    """Return a latency times `scale` with three significant digits: 0.361, 3.61, 1,234; – for None.
+def format_three_digits(value_s: float, scale: float) -> str:
+    """Return a latency times `scale` with three significant digits: 0.361, 3.61, 1,234.
 
     From 100 on it is a whole number. A latency at the end of the histogram's range (120 s) gets a ≥, because longer
     ones are recorded as this one.
@@ -84,8 +82,6 @@ def format_three_digits(value_s: float | None, scale: float) -> str:
         scale: The factor that converts seconds to the displayed unit, such as 1000 for ms.
 
     """
-    if value_s is None:
-        return "–"
     bound = "≥" if value_s >= LIMIT_US * UNIT_S else ""
     return f"{bound}{_format_three_digits(value_s * scale)}"
 

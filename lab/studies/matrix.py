@@ -25,8 +25,7 @@ from lab.records import published, trials
 from lab.records.store import RunStore, run_names
 from lab.records.sweep_files import load_sweep
 from lab.records.trials import TrialResult
-from lab.report.grid import Notes, Part, make_text_table, make_title
-from lab.report.grid import TableCell as Shown
+from lab.report.grid import Notes, Part, TableCell, make_text_table, make_title
 from lab.studies.study_files import LOAD, StudyFile, list_studies, load_study
 
 HOLDS = "holds"
@@ -137,7 +136,7 @@ def _load_files() -> Mapping[str, StudyFile]:
         UsageError: A file is damaged.
 
     """
-    return {key: load_study(key).file for key in list_studies()}
+    return {key: load_study(key) for key in list_studies()}
 
 
 @cache
@@ -408,18 +407,17 @@ def page() -> list[Part]:
     parts: list[Part] = []
     every: list[MatrixLine] = []
     for (head, place, name, by), lines in zip(heads, make_matrix(), strict=True):
-        rows: list[list[str | Shown]] = []
-        for line in lines:
-            rows.append([line.study, line.name, line.by])
-            for cell in line.cells.values():
-                linked = cell.where and cell.kind in ("measured", "works")
-                evidence = f"[{cell.said}]({cell.where})" if linked else cell.said
-                rows[-1].append(
-                    Shown(cell.kind, tail=f": {evidence}" if evidence else "", strong=cell.kind == "measured")
-                )
+        rows = [(line.study, line.name, line.by, *map(_format_cell, line.cells.values())) for line in lines]
         parts += [make_title(head, place), make_text_table(("study", name, by, *list_targets()), rows)]
         every += lines
     return [*parts, Notes(tuple(Text(_sum_up(target, every)) for target in list_targets()))]
+
+
+def _format_cell(cell: MatrixCell) -> TableCell:
+    """Return a cell as the page prints it: its kind, in bold if a run measured it, and then the evidence, as a link if it has one."""
+    linked = cell.where and cell.kind in ("measured", "works")
+    evidence = f"[{cell.said}]({cell.where})" if linked else cell.said
+    return TableCell(cell.kind, tail=f": {evidence}" if evidence else "", strong=cell.kind == "measured")
 
 
 def _sum_up(target: str, lines: Sequence[MatrixLine]) -> str:

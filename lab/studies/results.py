@@ -20,15 +20,21 @@ from lab.analysis.rate_costs import RateCost
 from lab.analysis.summary import Summary
 from lab.model.metrics import Ratio
 from lab.model.run import RoundTrip
-from lab.report import grid
-from lab.report.grid import Grid, Notes, Part, Sentences, TableColumn
+from lab.report.grid import Grid, Notes, Part, Sentences, TableCell, TableColumn, make_row
 from lab.report.json.runs import LEVELS, NOISE_LINE, OUTCOMES, RATE_COST, STEADY, VERDICT, VERDICTS, VERSION_3
-from lab.report.json.shape import JsonKey
-from lab.report.json.shape import JsonShape as JsonShape
+from lab.report.json.shape import JsonKey, JsonShape
 from lab.report.result import RunResult
 from lab.stats import paired as stats
 from lab.stats.units import format_blocks, format_digits, format_range, format_significant, format_with_interval
-from lab.studies.study_files import Shape, Study, StudyTableCell, list_cells, list_studies, load_study, read_published
+from lab.studies.study_files import (
+    Shape,
+    StudyFile,
+    StudyTableCell,
+    list_cells,
+    list_studies,
+    load_study,
+    read_published,
+)
 
 NOTE_OTHER_MACHINES = "published numbers are of other machines: compare patterns, not levels"
 """The note below a table with published numbers."""
@@ -178,7 +184,7 @@ def shape_study(result: RunResult) -> ShapedStudy | None:
     if key not in list_studies() or result.summaries[0] not in result.shown_summaries:
         return None
     study = load_study(key)
-    return ShapedStudy(study.key, study.file.question, shape_tables(study, result.summaries[0]))
+    return ShapedStudy(key, study.question, shape_tables(study, result.summaries[0]))
 
 
 def make_study_page(result: RunResult) -> list[Part]:
@@ -204,13 +210,13 @@ def make_result_json(result: RunResult) -> dict[str, Any]:
 # -- a study's tables, filled in ------------------------------------------------------------------------------
 
 
-def shape_tables(study: Study, summary: Summary) -> tuple[ShapedTable, ...]:
+def shape_tables(study: StudyFile, summary: Summary) -> tuple[ShapedTable, ...]:
     """Return the study's tables, filled in with a run's results.
 
     A cell that the run did not measure still has its published number.
 
     Args:
-        study: The study.
+        study: The content of the study's file.
         summary: The summary of the run's steady loads.
 
     """
@@ -218,7 +224,7 @@ def shape_tables(study: Study, summary: Summary) -> tuple[ShapedTable, ...]:
     rows = {(row.arm.name, row.point.name): row for row in summary.rows}
     absent = {item.variant: f"not measurable: {item.what}: {item.why}" for item in summary.not_measurable}
     tables: list[ShapedTable] = []
-    for shape in study.file.tables:
+    for shape in study.tables:
         measured = {cell.key: cell for cell in list_cells(shape, points)}
         numbers = read_published(shape)
         split = len(shape.rows)
@@ -263,9 +269,7 @@ def _fill_cell(
     if compared and reference is not None and row is not None:
         base = rows.get((reference.variant, reference.point))
         relative = _compute_ratio(row.cell.known(cell.metric), base.cell.known(reference.metric) if base else {})
-    notes = _list_notes(row, cell, level)
-    if cell.variant in absent:
-        notes = (absent[cell.variant],)
+    notes = (absent[cell.variant],) if cell.variant in absent else _list_notes(row, cell, level)
     return StudyCell(keys, cell.variant, cell.point, level, number, relative, published_ratio, notes)
 
 
@@ -360,7 +364,7 @@ def page(tables: Sequence[ShapedTable]) -> list[Part]:
         publication = ["published"] if shape.published else []  # without published numbers, only the measured ones
         sides = ["measured [95 %]", *publication, *(["relative", *publication] if shape.reference else [])]
         rows = [
-            grid.make_row(
+            make_row(
                 *names, *(cell for column in table.columns for cell in _list_parts(table, names + column, len(sides)))
             )
             for names in table.rows
@@ -383,7 +387,7 @@ def page(tables: Sequence[ShapedTable]) -> list[Part]:
     return parts
 
 
-def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[str | grid.TableCell]:
+def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[str | TableCell]:
     """Return the printed parts of one cell of a study's table: measured value, published value, and both as ratios.
 
     The measured value has its 95 % interval. With fewer than six blocks (repetitions) it is the range of the blocks, and with two clusters
@@ -406,7 +410,7 @@ def _list_parts(table: ShapedTable, key: tuple[str, ...], count: int) -> list[st
         text = format_with_interval(level.value, level.low, level.high)
     elif level is not None:
         text = format_range(level.smallest, level.largest)
-    parts: list[str | grid.TableCell] = [grid.TableCell(text, notes=cell.notes)]
+    parts: list[str | TableCell] = [TableCell(text, notes=cell.notes)]
     parts += [format_digits(cell.published)] if table.shape.published else []
     if table.shape.reference:
         parts.append(_format_ratio(*(cell.relative or [None])))

@@ -80,8 +80,10 @@ def make_settings(
         by_knobs.setdefault(tuple(sorted(step.knobs)), []).append(step)
     rules, variant_of = claims.rules(), variants.map_components()
     settings = [
-        _make_setting(names, variant_of[names[0]], _rank(of_knobs), verdicts, rules)
-        | {"elsewhere": [_describe(step) for step in elsewhere if tuple(sorted(step.knobs)) == names]}
+        {
+            **_make_setting(names, variant_of[names[0]], _rank(of_knobs), verdicts, rules),
+            "elsewhere": [_describe(step) for step in elsewhere if tuple(sorted(step.knobs)) == names],
+        }
         for names, of_knobs in by_knobs.items()
     ]
     return sorted(settings, key=lambda setting: ([*ADVICE].index(setting["verdict"]), setting["name"]))

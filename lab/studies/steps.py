@@ -54,13 +54,11 @@ class PublishedEffect:
 
     Attributes:
         claim: The claim's id.
-        text: The published value with its unit.
         ratio: The metric's ratio to the baseline.
 
     """
 
     claim: str
-    text: str
     ratio: float
 
 
@@ -200,7 +198,7 @@ def list_steps(runs: Sequence[Evidence], judged: Sequence[Judged]) -> list[Tunin
             ratio = read_published_ratio(verdict, part)
             if ratio and part.test.ratio_to and part.test.ratio_to.variant:
                 key = (finding.run, part.arm, part.other, part.point, part.test.metric)
-                published.setdefault(key, []).append(PublishedEffect(verdict.claim.id, verdict.claim.value, ratio))
+                published.setdefault(key, []).append(PublishedEffect(verdict.claim.id, ratio))
     rank = {Decision.BETTER: -1, Decision.WORSE: 1}
 
     def place(step: TuningStep) -> tuple[int, bool, float, str, str]:
@@ -324,19 +322,19 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     steady, disturbed = run.summary(), run.summary(disturbed=True)
     by_arm = {verdict.arm: verdict for verdict in make_verdicts(disturbed if disturbed.rows else steady)}
     refuse_unknown(question.arm, by_arm, f"{place}: {question.run}", f"no arm '{question.arm}'")
-    measured, advice = by_arm[question.arm].found, condition_advice(by_arm[question.arm], run.run.record)
-    against = next((arm.baseline for arm in run.run.record.arms if arm.name == question.arm), None)
+    record, verdict = run.run.record, by_arm[question.arm]
+    advice = condition_advice(verdict, record)
+    against = next((arm.baseline for arm in record.arms if arm.name == question.arm), None)
     defaults = "" if disturbed.rows else describe_kept_defaults(run.run, (question.arm, against or ""))
     boots = compute_step_over_boots(run, further_boots(run), question.arm, question.point)
-    if defaults and by_arm[question.arm].kind in {"better-system", "worse-system"}:
+    if defaults and verdict.kind in {"better-system", "worse-system"}:
         advice = "no advice: its baseline costs more than the release that it is named for"
     if not boots.agree:
         advice = f"no advice: boots differ; on the first: {advice}"
-    title, target = run.run.record.variants[question.arm].title, run.run.record.target
     keys = {
         (step.against, step.point, step.load, step.metric) for step in _list_steps(run, {}) if step.arm == question.arm
     }
-    others = [other for other in runs if other.run.record.target != target and other.arms(question.arm)]
+    others = [other for other in runs if other.run.record.target != record.target and other.arms(question.arm)]
     steps = [step for other in others for step in _list_steps(other, {}) if step.arm == question.arm]
     elsewhere: dict[tuple[str, str, str], TuningStep] = {}
     for step in (step for step in steps if (step.against, step.point, step.load, step.metric) in keys):
@@ -345,16 +343,15 @@ def _answer(question: FindingQuestion, run: Evidence, runs: Sequence[Evidence], 
     machines = [
         step for step in list_steps_elsewhere([run]) if (step.arm, step.point) == (question.arm, question.point)
     ]
-    sentence = f"{measured}; {boots.text}"
     program = map_programs(run.run).get(question.arm, "")
     return StepFinding(
         question,
-        title,
-        by_arm[question.arm],
-        sentence,
+        record.variants[question.arm].title,
+        verdict,
+        f"{verdict.found}; {boots.text}",
         advice,
         boots,
-        target,
+        record.target,
         program.partition(", in place of ")[0],
         tuple(elsewhere.values()),
         tuple(machines),

@@ -24,7 +24,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.base.validation import read_toml, refuse_broken_rules, validate_table
 from lab.model.metrics import Ratio
 from lab.model.names import DEFAULT_TARGET
@@ -201,20 +201,6 @@ class StudyFile(StrictModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
-    """A study: one publication whose measurements the lab repeats.
-
-    Attributes:
-        key: The stem of the name of the study's file in `lab/studies/`.
-        file: The content of that file.
-
-    """
-
-    key: str
-    file: StudyFile
-
-
-@dataclass(frozen=True, slots=True)
 class StudyTableCell:
     """What the lab measures for one cell of a study's table.
 
@@ -237,7 +223,7 @@ def list_studies() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def load_study(key: str) -> Study:
+def load_study(key: str) -> StudyFile:
     """Read one study, and check its file against the variants, sweeps and published tables that the file names.
 
     Args:
@@ -247,8 +233,7 @@ def load_study(key: str) -> Study:
         UsageError: The study is unknown or its file is faulty; the error has the file, the key in it and a remedy.
 
     """
-    study = read_study(key)
-    place, file = f"lab/studies/{key}.toml", study.file
+    place, file = f"lab/studies/{key}.toml", read_study(key)
     _refuse_unknown_variants(
         f"{place}: variants", [*file.variants, *(name for table in file.tables for name in table.variants)]
     )
@@ -271,13 +256,12 @@ def load_study(key: str) -> Study:
         head = list(publications.read_texts(Path(table.published).stem)[0])
         columns = [*table.keys, *table.filters, *table.reference, table.value]
         _refuse_unknown_names(f"{table_place}: {table.published}", "columns", columns, head)
-        if not _read_rows(table):
-            fault = f"filters: no row of {table.published} has these values"
-            raise UsageError(table_place, fault, "compare them with the file")
-    return study
+        fault = f"filters: no row of {table.published} has these values"
+        refuse_if(not _read_rows(table), table_place, fault, "compare them with the file")
+    return file
 
 
-def read_study(key: str) -> Study:
+def read_study(key: str) -> StudyFile:
     """Read one study without checking the names in its file against other files.
 
     Args:
@@ -292,12 +276,8 @@ def read_study(key: str) -> Study:
         table = read_toml(FOLDER / f"{key}.toml", place, "lab/studies/okd.toml")
     except FileNotFoundError:
         raise UsageError("study", f"unknown study '{key}'", did_you_mean(key, list_studies())) from None
-    return Study(
-        key,
-        validate_table(
-            StudyFile, table, place, "lab/schema/study.json", Quick, StudyChange, NotAKnob, PublishedLoad, Shape
-        ),
-    )
+    parts = (Quick, StudyChange, NotAKnob, PublishedLoad, Shape)
+    return validate_table(StudyFile, table, place, "lab/schema/study.json", *parts)
 
 
 def read_published(table: Shape) -> dict[tuple[str, ...], float]:
@@ -339,9 +319,8 @@ def list_cells(table: Shape, points: Sequence[LoadPoint]) -> tuple[StudyTableCel
             raise UsageError(place, fault, "let its variant, point or metric say it")
         cell = StudyTableCell(tuple(keys[name] for name in table.keys), variant, point.name, metric)
         first = by_key.setdefault(cell.key, cell)
-        if first != cell:
-            pair = f"{variant} at {point.name} and {first.variant} at {first.point}"
-            raise UsageError(place, f"{pair} are both {' / '.join(cell.key)}", "let each stand for keys of its own")
+        fault = f"{variant} at {point.name} and {first.variant} at {first.point} are both {' / '.join(cell.key)}"
+        refuse_if(first != cell, place, fault, "let each stand for keys of its own")
     return tuple(by_key.values())
 
 
@@ -394,7 +373,7 @@ def resolve_variants(name: str, as_variant: bool) -> tuple[tuple[str, ...], bool
 
     """
     if name in list_studies() and not as_variant:
-        file = load_study(name).file
+        file = load_study(name)
         listed = [*file.variants, *(variant for change in file.changes for variant in change.variants)]
         roots = {load_chain(variant)[0].name for variant in listed}
         annotated = [

@@ -266,7 +266,6 @@ def read_start_times(system: System, check: Check, pids: Sequence[int]) -> list[
         pids: the ids of the processes, as they are numbered inside the container.
 
     """
-    paths = [f"/proc/{pid}/stat" for pid in pids]
-    lines = run_in_container(system, check, ["cat", "/proc/stat", *paths]).splitlines()
+    lines = run_in_container(system, check, ["cat", "/proc/stat", *(f"/proc/{pid}/stat" for pid in pids)]).splitlines()
     boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
     return [boot + int(line.rpartition(")")[2].split()[19]) / 100 for line in lines if re.match(r"\d+ \(", line)]

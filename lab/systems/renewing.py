@@ -195,8 +195,7 @@ def wait_for_new_workers(
         now = frozenset(processes)
         fresh, gone, old = now - before, before - now, _list_old_workers(processes, before)
         if fresh and gone and not old and now == last and answers():
-            took_s = time.monotonic() - began_s
-            return Renewed(began=tuple(sorted(fresh)), ended=tuple(sorted(gone)), took_s=took_s)
+            return Renewed(began=tuple(sorted(fresh)), ended=tuple(sorted(gone)), took_s=time.monotonic() - began_s)
         if not fresh and time.monotonic() > asked_s + AGAIN_S:
             ask()
             asked_s = time.monotonic()

@@ -16,7 +16,6 @@ whether the proxy knows the path. A controller whose ConfigMap has keys of anoth
 from __future__ import annotations
 
 import copy
-import csv
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any
 import yaml
 
 from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
+from lab.base.files import read_tsv
 from lab.systems.manifests.objects import Objects
 
 
@@ -196,9 +196,7 @@ def load_keys(table: Path) -> Mapping[str, ControllerKey]:
         table: a file of tab-separated columns: key, section, kind, default and directive.
 
     """
-    with table.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE)
-        return {row.pop("key"): ControllerKey(**row) for row in rows}
+    return {row.pop("key"): ControllerKey(**row) for row in read_tsv(table)}
 
 
 def fill_defaults(place: str, data: Mapping[str, str], keys: Mapping[str, ControllerKey]) -> dict[str, str]:

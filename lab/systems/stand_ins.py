@@ -30,7 +30,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.validation import Record, read_toml, validate_table
+from lab.base.validation import Record, read_toml, refuse_broken_rules, validate_table
 from lab.model.variants.knobs import Check
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.table import SYSTEMS, refuse_checks
@@ -56,8 +56,7 @@ class StandInSetting(Record):
 
     @model_validator(mode="after")
     def _require_flag_or_key(self) -> Self:
-        if bool(self.flag) == bool(self.key):
-            raise ValueError("setting: expected either flag or key")
+        refuse_broken_rules((bool(self.flag) == bool(self.key), "setting: expected either flag or key"))
         return self
 
     @property

@@ -21,7 +21,7 @@ from pathlib import Path
 from re import Pattern
 from typing import Protocol
 
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.base.quantities import parse_quantity
 from lab.systems.manifests.gateway_api import ServedPort, ServicePort, list_rules
 from lab.systems.manifests.objects import Endpoint, Objects
@@ -44,12 +44,6 @@ MACHINE = ""
 """The value of `Controller.system` and `Controller.short` for a controller that runs on the machine's own files.
 
 The lab provides the program of such a controller in the same way as on the local target.
-"""
-
-Ask = Callable[[int, str], str]
-"""A function that returns what the proxy's interface on its pod's loopback answers.
-
-It takes the port and the path with its query, and raises OSError when the interface does not answer.
 """
 
 
@@ -616,10 +610,9 @@ def refuse_open_files(place: str, files: int, context: Context, consumer: str = 
         NotMeasurableError: when `files` exceeds the limit.
 
     """
-    if files > context.open_files:
-        fault = f"{consumer + ' take' if consumer else 'asks for'} {files} open files, a container may have {context.open_files} here"
-        remedy = "raise the shell's hard limit (ulimit -Hn), as root with CAP_SYS_RESOURCE may"
-        raise NotMeasurableError("open files", place, fault, remedy)
+    fault = f"{consumer + ' take' if consumer else 'asks for'} {files} open files, a container may have {context.open_files} here"
+    remedy = "raise the shell's hard limit (ulimit -Hn), as root with CAP_SYS_RESOURCE may"
+    refuse_if(files > context.open_files, place, fault, remedy, "open files")
 
 
 def find_program(place: str, program: str) -> None:
@@ -689,8 +682,7 @@ def refuse_unexpected(container: Container, held: bool, expectation: str, base: 
         UsageError: when `held` is False.
 
     """
-    if not held:
-        raise UsageError(container.place, f"expected {expectation}", f"as in manifests/base/{base}")
+    refuse_if(not held, container.place, f"expected {expectation}", f"as in manifests/base/{base}")
 
 
 def list_native_served(context: Context, name: str, args: tuple[str, ...]) -> list[ServedPort]:
@@ -802,8 +794,7 @@ def extract_messages(log: Iterable[str], *forms: Pattern[str]) -> list[str]:
         forms: the regular expressions; the group `words` of each is the message.
 
     """
-    messages = (match["words"] for line in log for form in forms if (match := form.match(line)))
-    return list(dict.fromkeys(messages))
+    return list(dict.fromkeys(match["words"] for line in log for form in forms if (match := form.match(line))))
 
 
 def is_repository_of(image: str, repository: str) -> bool:
@@ -827,9 +818,8 @@ def require_command(container: Container) -> tuple[str, ...]:
         UsageError: when the manifest has no command: the image's own command is not on this machine.
 
     """
-    if not container.command:
-        fault = "'command' is missing, and the image's own is not on this machine"
-        raise UsageError(container.place, fault, "name the command")
+    fault = "'command' is missing, and the image's own is not on this machine"
+    refuse_if(not container.command, container.place, fault, "name the command")
     return container.command + container.args
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lab.base.errors import refuse_unknown
+from lab.base.errors import refuse_if, refuse_unknown
 from lab.model.names import DEFAULT_TARGET
 
 if TYPE_CHECKING:
@@ -22,22 +22,39 @@ _in_use: list[Target] = []
 
 
 @cache
-def _get_target(name: str) -> Target:
+def _get_target(name: str, context: str | None) -> Target:
     """Return the target called `local`, `apiserver`, `kind` or `remote`; a second call returns the same object.
 
-    The modules of a target are imported only when the target is requested, because the import takes a while.
-    """
-    if name == "local":
-        from lab.targets.local.target import LocalTarget
+    Nothing is connected yet. The modules of a target are imported only when the target is requested, because the import
+    takes a while.
 
-        return LocalTarget()
+    Args:
+        name: The name of the target.
+        context: The name of the kubeconfig context; None = no context.
+
+    Raises:
+        UsageError: The target needs a context and `context` is None. Or the target accepts no context and `context`
+            names one.
+
+    """
+    if name == "remote":
+        from lab.targets.clusters import make_remote
+
+        return make_remote(context)
+    own = "belongs to --target remote; --target kind has a cluster of its own"
+    fault = own if name == "kind" else f"the {name} target has no cluster"
+    refuse_if(context is not None, "--context", fault, "leave it out, or name --target remote")
+    if name == "kind":
+        from lab.targets.clusters import KIND
+
+        return KIND
     if name == "apiserver":
         from lab.targets.apiserver.target import ApiserverTarget
 
         return ApiserverTarget()
-    from lab.targets.clusters import KIND, REMOTE
+    from lab.targets.local.target import LocalTarget
 
-    return KIND if name == "kind" else REMOTE
+    return LocalTarget()
 
 
 def choose_target(name: str, context: str | None) -> Target:
@@ -47,8 +64,12 @@ def choose_target(name: str, context: str | None) -> Target:
         name: The name of the target, one of TARGETS.
         context: The name of the kubeconfig context; None = no context.
 
+    Raises:
+        UsageError: The target needs a context and `context` is None. Or the target accepts no context and `context`
+            names one.
+
     """
-    target = _get_target(name).at(context)
+    target = _get_target(name, context)
     _in_use.append(target)
     return target
 

@@ -15,7 +15,6 @@ from lab.model.endpoint import Endpoint, Role
 from lab.model.pairs import Side
 from lab.model.sweeps import LoadPoint
 from lab.model.system import System as System
-from lab.model.system import Watch as Watch
 from lab.model.variants.variants import Variant
 
 
@@ -24,26 +23,17 @@ def do_nothing() -> None:
 
 
 class Target(Protocol):
-    """A place where a variant can be started, put under load and measured: this machine, or a Kubernetes cluster."""
+    """A place where a variant can be started, put under load and measured: this machine, or a Kubernetes cluster.
+
+    Methods that have a body here suit a target that needs no namespaces of this machine, pins nothing to CPUs, and gets all
+    programs from container images.
+    """
 
     name: str
     bring_up_s: float
     """The approximate seconds to bring up a variant or a pair, for forecasts until a run has shown the real time."""
     sides: Sequence[Side]
     """The sides of a pair on which systems can be up at once; with two sides the target can measure pairs."""
-
-    def at(self, context: str | None) -> Target:
-        """Return this target for a kubeconfig context; nothing is connected yet.
-
-        Args:
-            context: The name of the context; None = no context.
-
-        Raises:
-            UsageError: The target needs a context and `context` is None. Or the target accepts no context and `context`
-                names one.
-
-        """
-        ...
 
     def check(self) -> None:
         """Check the prerequisites of the target; call this before any system is started.
@@ -105,7 +95,7 @@ class Target(Protocol):
             namespaces, or the target needs none.
 
         """
-        ...
+        return None
 
     def facts(self) -> Mapping[str, str]:
         """Return the facts that describe this target in a run's record: name → text, such as the version of a proxy."""
@@ -117,10 +107,10 @@ class Target(Protocol):
         Such programs come neither from this machine's installation nor from a container image.
 
         Returns:
-            Name of the fact → a description with versions.
+            Name of the fact → a description with versions; empty if there are no such programs.
 
         """
-        ...
+        return {}
 
     def close(self) -> None:
         """Release everything that `check` has acquired, such as a cluster's lease; further calls do nothing."""
@@ -131,7 +121,7 @@ class Target(Protocol):
 
         Without pinning, `Observation.cores` shows how busy the CPUs were.
         """
-        ...
+        return {}
 
     def generator_cpus(self) -> int | None:
         """Return the number of CPUs that a load generator may use; None = unknown.

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
@@ -190,7 +190,7 @@ def make_checks() -> list[PrerequisiteFinding]:
         _check_contexts,
     ]
     with ThreadPoolExecutor(max_workers=4) as pool:
-        return list(chain.from_iterable(pool.map(lambda check: check(), every)))
+        return list(chain.from_iterable(pool.map(lambda check: list(check()), every)))
 
 
 def _check_machine() -> list[PrerequisiteFinding]:
@@ -228,8 +228,8 @@ def _check_steal() -> list[PrerequisiteFinding]:
     return [PrerequisiteFinding("hypervisor steal", OPTIONAL, percent < STEAL_PERCENT, f"{percent:.1f} %", remedy)]
 
 
-def _check_namespaces() -> list[PrerequisiteFinding]:
-    """Try the kernel features that the lab's namespaces need, by running the script NAMESPACES; return a finding for each.
+def _check_namespaces() -> Iterator[PrerequisiteFinding]:
+    """Try the kernel features that the lab's namespaces need, by running the script NAMESPACES; yield a finding for each.
 
     The script prints the name of every step of STEPS that has worked. The finding for the first failed step contains
     the last error message of the script. Of the later steps, those that have worked are reported as met, and the others
@@ -239,16 +239,15 @@ def _check_namespaces() -> list[PrerequisiteFinding]:
     options = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net"]
     output, status = _run(["unshare", *user, *options, "sh", "-c", NAMESPACES])
     lines = output.splitlines()
-    complaint = _find_last_line(line for line in lines if line not in STEPS) or f"exit status {status}"
-    findings: list[PrerequisiteFinding] = []
+    complaint = docker.find_last_line("\n".join(line for line in lines if line not in STEPS)) or f"exit status {status}"
+    failed = next((step for step in STEPS if step not in lines), "")
     for step, (check, needed_by, good, remedy) in STEPS.items():
         if step in lines:
-            findings.append(PrerequisiteFinding(check, needed_by, True, good))
-        elif all(before.ok for before in findings):
-            findings.append(PrerequisiteFinding(check, needed_by, False, complaint, remedy or _userns_remedy()))
+            yield PrerequisiteFinding(check, needed_by, True, good)
+        elif step == failed:
+            yield PrerequisiteFinding(check, needed_by, False, complaint, remedy or _userns_remedy())
         else:
-            findings.append(PrerequisiteFinding(check, needed_by, False, "not tried", "the above first"))
-    return findings
+            yield PrerequisiteFinding(check, needed_by, False, "not tried", "the above first")
 
 
 def _userns_remedy() -> str:
@@ -317,32 +316,28 @@ def check_tool(tool: RequiredTool) -> PrerequisiteFinding:
     output, _ = _run([path, *tool.version])
     version = re.search(r"\d+(\.\d+)+", output)
     if version is None:
-        return finding(False, f"{path} prints no version: {_find_last_line([output])}")
+        return finding(False, f"{path} prints no version: {docker.find_last_line(output)}")
     if tuple(map(int, version[0].split("."))) >= tool.minimum:
         return finding(True, version[0])
     at_least = ".".join(map(str, tool.minimum)) + (f" ({tool.why})" if tool.why else "")
     return finding(False, f"{version[0]}, at least {at_least} wanted")
 
 
-def _check_generators() -> list[PrerequisiteFinding]:
-    """Look for every load generator on this machine, and return a finding for each.
+def _check_generators() -> Iterator[PrerequisiteFinding]:
+    """Look for every load generator on this machine, and yield a finding for each.
 
     All targets need wrk and k6, because the default sweep (the default list of loads) uses them. The other generators
     are optional.
     """
     needs: Mapping[str, tuple[Need, ...]] = {"wrk": TARGETS, "k6": TARGETS}
-    findings: list[PrerequisiteFinding] = []
     for name, generator in sorted(generators.GENERATORS.items(), key=lambda item: item[0] not in needs):
         installed = generators.find(generator)
         result = installed.version if installed else f"no working {generator.binary} on PATH"
-        findings.append(
-            PrerequisiteFinding(name, needs.get(name, OPTIONAL), installed is not None, result, generator.remedy)
-        )
-    return findings
+        yield PrerequisiteFinding(name, needs.get(name, OPTIONAL), installed is not None, result, generator.remedy)
 
 
-def _check_controllers() -> list[PrerequisiteFinding]:
-    """Look for the servers and controllers that the target apiserver runs, and return a finding for each.
+def _check_controllers() -> Iterator[PrerequisiteFinding]:
+    """Look for the servers and controllers that the target apiserver runs, and yield a finding for each.
 
     A program that is missing counts as ok if the lab can build it when it is first used. For this, go, apt-get and
     dpkg-deb must be on PATH.
@@ -352,14 +347,12 @@ def _check_controllers() -> list[PrerequisiteFinding]:
         name: lambda name=name: programs.version(programs.server(name)) for name in programs.SERVERS
     }
     lookups |= {f"controller {name}": controller.about for name, controller in CONTROLLERS.items() if controller.made}
-    findings: list[PrerequisiteFinding] = []
     for name, look in lookups.items():
         try:
-            findings.append(PrerequisiteFinding(name, APISERVER, True, look()))
+            yield PrerequisiteFinding(name, APISERVER, True, look())
         except UsageError as error:
             result = f"lacks {', '.join(makers)} to make it" if makers else "made when the target is first used"
-            findings.append(PrerequisiteFinding(name, APISERVER, not makers, result, error.remedy))
-    return findings
+            yield PrerequisiteFinding(name, APISERVER, not makers, result, error.remedy)
 
 
 def _check_docker() -> list[PrerequisiteFinding]:
@@ -386,7 +379,7 @@ def _check_docker() -> list[PrerequisiteFinding]:
 def _check_contexts() -> list[PrerequisiteFinding]:
     output, status = _run(["kubectl", "config", "get-contexts", "--output", "name"])
     names = output.split() if status == 0 else []
-    result = ", ".join(names) or _find_last_line([output]) or "none in your kubeconfig"
+    result = ", ".join(names) or docker.find_last_line(output) or "none in your kubeconfig"
     remedy = "a kubeconfig with a context for the cluster; KUBECONFIG names another file"
     return [PrerequisiteFinding("kubectl contexts", REMOTE, bool(names), result, remedy)]
 
@@ -407,11 +400,3 @@ def _run(argv: Sequence[str], timeout_s: float = 10.0) -> tuple[str, int]:
     except OSError as error:
         return f"{argv[0]}: {error.strerror}", 127
     return done.stdout.decode(errors="replace"), done.returncode
-
-
-def _find_last_line(lines: Iterable[str]) -> str:
-    """Return the last non-empty line of several texts, without surrounding blanks; empty if there is none.
-
-    Programs print their error message there.
-    """
-    return next((line.strip() for line in reversed("\n".join(lines).splitlines()) if line.strip()), "")

@@ -21,8 +21,8 @@ class Survey:
     In the mappings below, variants and load points are given by their names.
 
     Attributes:
-        facts: The facts of this machine and of the target on it.
-        brought: Facts about programs that the variants run and that the lab has fetched or built itself.
+        facts: The facts of this machine, of the target on it, and of programs that the variants run and that the lab has
+            fetched or built itself.
         points: The load points, with the number of threads of each adapted to the load generator's CPUs.
         endpoints: Variant → load point → the endpoint that the load goes to, for each variant that can be measured.
         missing: Variant → why it cannot be measured, for each variant that cannot.
@@ -32,7 +32,6 @@ class Survey:
     """
 
     facts: Mapping[str, str]
-    brought: Mapping[str, str]
     points: tuple[LoadPoint, ...]
     endpoints: Mapping[str, Mapping[str, Endpoint]]
     missing: Mapping[str, NotMeasured]
@@ -65,10 +64,11 @@ def survey_target(target: Target, variants: Iterable[Variant], points: Iterable[
             endpoints[variant.name] = check_variant(variant, target, settled)
             measurable.append(variant)
         except NotMeasurableError as error:
-            fields = {"what": error.what, "why": error.why, "remedy": error.remedy}
-            missing[variant.name] = NotMeasured(variant=variant.name, **fields)
+            missing[variant.name] = NotMeasured(
+                variant=variant.name, what=error.what, why=error.why, remedy=error.remedy
+            )
     unpaired = {variant.name: target.unpaired(variant) for variant in measurable}
-    return Survey(collect_facts(target), target.brought(measurable), settled, endpoints, missing, unpaired)
+    return Survey({**collect_facts(target), **target.brought(measurable)}, settled, endpoints, missing, unpaired)
 
 
 def collect_facts(target: Target) -> dict[str, str]:

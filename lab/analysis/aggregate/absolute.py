@@ -71,9 +71,8 @@ def compute_absolute(values: Sequence[float], metric: str, merged: float | None 
     if not values:
         return None
     low, high, blocks = min(values), max(values), len(values)
-    if blocks < stats.MIN_BLOCKS:
-        return Absolute(blocks, low, high, None)
-    if clusters := find_clusters(values, metric):
+    clusters = find_clusters(values, metric)
+    if clusters or blocks < stats.MIN_BLOCKS:
         return Absolute(blocks, low, high, None, None, clusters)
     if merged is not None:
         return Absolute(blocks, low, high, min(max(merged, low), high))

@@ -18,9 +18,9 @@ from statistics import geometric_mean, median
 
 from lab.analysis.aggregate.absolute import Absolute, compute_absolute, compute_mean
 from lab.base.errors import MeasuringError
+from lab.base.grouping import group_values
 from lab.model.metrics import DELAY_RESOLUTION_S, DIFFERENCES, METRICS, RATIOS, WINDOWED, find_metric
-from lab.model.plan import Arm, ArmAndPoint, Plan
-from lab.model.plan import CellKey as Measured
+from lab.model.plan import Arm, ArmAndPoint, CellKey, Plan
 from lab.model.run import RunRecord
 from lab.model.samples import Reason, Sample, belongs_to_block, key_of_measurement
 from lab.model.steadiness import CAUSES, Change
@@ -92,16 +92,18 @@ class UnsteadyArm:
         Example: `the rate falls in 10 of 10 samples after 2 s (11,300 req/s, then 340): local ports run out`.
         """
         middle = self.middle
-        down = middle.rate_after_rps < middle.rate_before_rps
-        if not middle.rate:
-            down = (middle.cpu_after_s or 0.0) < (middle.cpu_before_s or 0.0)
-        event = f"the {'rate' if middle.rate else 'CPU time per request'} {'falls' if down else 'rises'}"
+        what, before, after = (
+            ("rate", middle.rate_before_rps, middle.rate_after_rps)
+            if middle.rate
+            else ("CPU time per request", middle.cpu_before_s or 0.0, middle.cpu_after_s or 0.0)
+        )
+        ends = sorted({round(change.at_s) for change in self.changes})
+        times = " to ".join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))
+        causes = f": {', '.join(self.causes)}" if self.causes else ""
+        event = f"the {what} {'falls' if after < before else 'rises'}"
         if middle.cause == "restart":
             event = "the proxy's container is restarted"
-        ends = sorted({round(change.at_s) for change in self.changes})
-        after = " to ".join(str(end) for end in dict.fromkeys((ends[0], ends[-1])))
-        causes = f": {', '.join(self.causes)}" if self.causes else ""
-        return f"{event} in {self.share} after {after} s ({describe_change(middle, lasting=False)}){causes}"
+        return f"{event} in {self.share} after {times} s ({describe_change(middle, lasting=False)}){causes}"
 
     def short(self) -> str:
         """Describe the change within unsteady samples for a table: `11,300 req/s for 2 s, then 340 (10 of 10 samples)`."""
@@ -133,16 +135,14 @@ def find_unsteady_arms(samples: Iterable[Sample]) -> Mapping[ArmAndPoint, Unstea
         (name of the arm, name of the load point) → the changes; only for arms and points with such a change.
 
     """
-    changes_at: dict[tuple[bool, ArmAndPoint], list[Change | None]] = defaultdict(list)
-    for sample in filter(belongs_to_block, samples):
-        if sample.valid or sample.reason is Reason.NOT_STEADY:
-            changes_at[sample.pair is not None, (sample.arm, sample.point.name)].append(sample.change)
-    arms: dict[ArmAndPoint, UnsteadyArm] = {}
-    for (pairs, place), changes in sorted(changes_at.items(), key=lambda item: item[0], reverse=True):
-        # solo samples come last: where they changed, they replace the arm's pairs
-        if arm := find_unsteadiness(changes, pairs):
-            arms[place] = arm
-    return arms
+    changes_at = group_values(
+        ((sample.pair is not None, (sample.arm, sample.point.name)), sample.change)
+        for sample in filter(belongs_to_block, samples)
+        if sample.valid or sample.reason is Reason.NOT_STEADY
+    )
+    # solo samples come last: where they changed, they replace the arm's pairs
+    ordered = sorted(changes_at.items(), key=lambda item: item[0], reverse=True)
+    return {place: arm for (pairs, place), changes in ordered if (arm := find_unsteadiness(changes, pairs))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,11 +415,6 @@ class CellPair:
     base: ArmCell
 
     @property
-    def complete(self) -> bool:
-        """True if both the arm (variant) and its baseline were measured at this load in every planned block (repetition)."""
-        return self.lacking is None
-
-    @property
     def lacking(self) -> ArmCell | None:
         """The side of the pair, first the arm and then its baseline, that was not measured in every planned block; None if there is none.
 
@@ -552,23 +547,21 @@ def build_cells(
     """
     refuse_mixtures(plan, samples)
     planned: dict[_CellPlace, set[int]] = defaultdict(set)
-    tried: dict[_CellPlace, list[Sample]] = defaultdict(list)
     expected: Counter[tuple[int, *_CellPlace]] = Counter()
     for slot in plan.slots:
         for block, place in ((number_block(slot.point, measured), measured[1:4]) for measured in slot.cells):
             planned[place].add(block)
             expected[block, *place] += 1
-    for sample in samples:
-        tried[key_of_measurement(sample)[1:4]].append(sample)
+    tried = group_values((key_of_measurement(sample)[1:4], sample) for sample in samples)
     unsteady = find_unsteady_arms(samples)
-    counted: dict[_CellPlace, dict[int, list[Sample]]] = defaultdict(lambda: defaultdict(list))
-    for measured, sample in sorted(select_counted_samples(samples).items()):
-        counted[measured[1:4]][number_block(sample.point, measured)].append(sample)
-    for place, blocks in counted.items():
-        for block in [
-            block for block, repeats in blocks.items() if len(repeats) < LEAST_COUNTED_SHARE * expected[block, *place]
-        ]:
-            del blocks[block]
+    of_blocks = group_values(
+        ((number_block(sample.point, measured), *measured[1:4]), sample)
+        for measured, sample in sorted(select_counted_samples(samples).items())
+    )
+    counted: dict[_CellPlace, dict[int, list[Sample]]] = defaultdict(dict)
+    for (block, *place), repeats in of_blocks.items():
+        if len(repeats) >= LEAST_COUNTED_SHARE * expected[block, *place]:
+            counted[tuple(place)][block] = repeats
 
     def read(arm: Arm, point: LoadPoint, against: str = "") -> ArmCell:
         place = arm.name, point.name, against
@@ -579,7 +572,14 @@ def build_cells(
         firsts = {block: repeats[0] for block, repeats in usable.items()}
         change = unsteady.get((arm.name, point.name))
         return ArmCell(
-            arm, point, frozenset(planned[place]), tuple(tried[place]), firsts, tuple(sorted(lost)), *values, change
+            arm,
+            point,
+            frozenset(planned[place]),
+            tuple(tried.get(place, ())),
+            firsts,
+            tuple(sorted(lost)),
+            *values,
+            change,
         )
 
     points = [point for point in plan.points if disturbed is None or point.has_outcome is disturbed]
@@ -596,7 +596,7 @@ def build_cells(
     )
 
 
-def number_block(point: LoadPoint, measured: Measured) -> int:
+def number_block(point: LoadPoint, measured: CellKey) -> int:
     """Return the number of the block (repetition) to which a measurement belongs in statistics.
 
     Usually this is the number of the planned block. It differs only for pairs (two arms measured at once) at a point
@@ -673,7 +673,7 @@ def _read_outcomes(counted: Mapping[int, Sequence[Sample]]) -> Values:
     }
 
 
-def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
+def select_counted_samples(samples: Iterable[Sample]) -> dict[CellKey, Sample]:
     """Select the sample from which results are computed for each measurement: its last valid attempt.
 
     Two kinds of samples are never selected. One is samples of a block that was interrupted and begun anew. The other is
@@ -687,7 +687,7 @@ def select_counted_samples(samples: Iterable[Sample]) -> dict[Measured, Sample]:
     """
     samples = sorted(samples, key=lambda sample: (sample.generation, sample.attempt, sample.id))
     unsteady = find_unsteady_arms(samples).keys()
-    counted: dict[Measured, Sample] = {}
+    counted: dict[CellKey, Sample] = {}
     for sample in samples:
         arms = {sample.arm, sample.pair.against} if sample.pair else {sample.arm}
         steady = unsteady.isdisjoint((arm, sample.point.name) for arm in arms)
@@ -728,14 +728,15 @@ def refuse_mixtures(plan: Plan, samples: Sequence[Sample]) -> None:
     targets = sorted({sample.target for sample in samples})
     if len(targets) > 1:
         raise MeasuringError("samples", f"measured on different targets: {', '.join(targets)}", remedy)
-    used: dict[str, set[str]] = defaultdict(set)
     for sample in samples:
         if sample.arm not in arms or points.get(sample.point.name) != sample.point:
             fault = f"{sample.arm} at {sample.point.name} with this load is not in the run's plan"
             raise MeasuringError(sample.id, fault, remedy)
-        if sample.reason is not Reason.BLOCK_INTERRUPTED:
-            used[sample.point.name].add(f"{sample.generator} {sample.generator_version or ''}".strip())
-    for point, generators in used.items():
+    used = group_values(
+        (sample.point.name, f"{sample.generator} {sample.generator_version or ''}".strip())
+        for sample in filter(belongs_to_block, samples)
+    )
+    for point, generators in ((name, set(tools)) for name, tools in used.items()):
         names = {name.split()[0] for name in generators}
         if len(names) > 1 or len([name for name in generators if " " in name]) > 1:
             raise MeasuringError(point, f"measured with different generators: {', '.join(sorted(generators))}", remedy)

@@ -13,12 +13,13 @@ variants are left out, too: their ratio does not show how much each of the two v
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite, log, sqrt
 from statistics import fmean
 
 from lab.analysis.aggregate.cells import select_counted_samples
+from lab.base.grouping import group_values
 from lab.model.plan import Arm
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
@@ -89,8 +90,8 @@ class VarianceComponents:
         return hypot(*parts) if parts else None
 
 
-def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) -> list[VarianceComponents]:
-    """Compute the variance components of each variant that was measured at once with itself, by load point and arm.
+def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) -> Iterator[VarianceComponents]:
+    """Yield the variance components of each variant that was measured at once with itself, by load point and arm.
 
     The components say how much the CPU time per request varies between repeats, worker generations (the processes
     between two reloads) and starts. Only points with several generations, or with several repeats on one generation,
@@ -99,7 +100,6 @@ def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) ->
     """
     variants = {arm.name: arm.variant for arm in record.arms}
     counted, design = select_counted_samples(samples), record.designed
-    results: list[VarianceComponents] = []
     for point in record.points:
         for arm in record.arms if point.generations > 1 or point.repeats > 1 else ():
             planned = design.place(arm.name, point.name, paired=True)
@@ -122,20 +122,18 @@ def compute_variance_components(record: RunRecord, samples: Sequence[Sample]) ->
                 )
                 for (block, reload), pairs in sorted(ratios.items())
             )
-            blocks: dict[int, list[tuple[float, ...]]] = defaultdict(list)
-            for generation in generations:
-                if len(generation.ratios) == point.repeats:
-                    blocks[generation.block].append(generation.ratios)
+            blocks = group_values(
+                (generation.block, generation.ratios)
+                for generation in generations
+                if len(generation.ratios) == point.repeats
+            )
             complete = [block for block in blocks.values() if len(block) == point.generations]
             parts, limits = None, None
             if len(complete) * point.generations * point.repeats > 1:
                 parts = _scale_to_one_system(estimate_components(complete))
                 limits = _scale_to_one_system(estimate_components(complete, 2 * ASSURANCE - 1)).bring_up
             at_most = limits.high if limits and isfinite(limits.high) else None
-            results.append(
-                VarianceComponents(arm, point, generations, len(planned.blocks), len(complete), parts, at_most)
-            )
-    return results
+            yield VarianceComponents(arm, point, generations, len(planned.blocks), len(complete), parts, at_most)
 
 
 def _scale_to_one_system(of_two: Components) -> Components:
@@ -148,4 +146,4 @@ def _scale_to_one_system(of_two: Components) -> Components:
     def scale(part: Component | None) -> Component | None:
         return part and Component(part.sd / sqrt(2), part.low / sqrt(2), part.high / sqrt(2), part.degrees)
 
-    return Components(of_two.mean, scale(of_two.repeat), scale(of_two.generation), scale(of_two.bring_up))
+    return Components(scale(of_two.repeat), scale(of_two.generation), scale(of_two.bring_up))

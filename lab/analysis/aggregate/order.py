@@ -14,6 +14,7 @@ from math import exp, log
 from statistics import fmean
 
 from lab.analysis.aggregate.cells import ArmCell, Cells
+from lab.base.grouping import group_values
 from lab.model.leftovers import OPENED, PORT_SHARE, WAITING_S
 from lab.model.metrics import find_metric
 from lab.model.plan import Arm
@@ -225,9 +226,7 @@ def adjust_p_values(tests: Sequence[OrderTest]) -> list[OrderTest]:
 
 
 def _test_cell(cell_: ArmCell, against: str, before: Mapping[str, OrderLabels]) -> Iterator[OrderTest]:
-    for metric in METRICS_TESTED:
-        if metric == "rate" and cell_.point.rate_rps is not None:
-            continue
+    for metric in (metric for metric in METRICS_TESTED if metric != "rate" or cell_.point.rate_rps is None):
         logs = {block: log(value) for block, value in cell_.known(metric).items() if block in cell_.counted}
         labels = [before[cell_.counted[block].id] for block in logs]
         tested: list[set[frozenset[int]]] = []
@@ -235,9 +234,7 @@ def _test_cell(cell_: ArmCell, against: str, before: Mapping[str, OrderLabels]) 
             ("point", [label.point for label in labels]),
             ("connections", ["many" if label.many else "few" for label in labels]),
         ):
-            groups: dict[str, list[int]] = {}
-            for block, name in zip(logs, names, strict=True):
-                groups.setdefault(name, []).append(block)
+            groups = group_values(zip(names, logs, strict=True))
             parts = {name: blocks for name, blocks in groups.items() if len(blocks) >= LEAST_VALUES}
             p_value = compute_label_p(list(logs.values()), names)
             # the same groups are not tested a second time under another name
@@ -307,10 +304,9 @@ def find_missing_by_order(samples: Sequence[Sample]) -> dict[str, MissingByOrder
             if tried and not any(attempt.reason in SYSTEM_NEVER_UP for attempt in tried)
         }
         bad = {unit for unit, tried in units.items() if not all(attempt.valid for attempt in tried)}
-        sides, shares = {unit[2] for unit in bad}, dict[str, tuple[int, int]]()
-        for unit in (unit for unit in units if unit[2] in sides):
-            invalid, total = shares.get(labels[unit], (0, 0))
-            shares[labels[unit]] = invalid + (unit in bad), total + 1
+        sides = {unit[2] for unit in bad}
+        by_label = group_values((labels[unit], unit in bad) for unit in units if unit[2] in sides)
+        shares = {label: (sum(are_bad), len(are_bad)) for label, are_bad in by_label.items()}
         p_value = compute_shares_p(*zip(*shares.values(), strict=True)) if len(shares) > 1 else 1.0
         if p_value < MISSING_P:
             lost = [attempt for unit in bad for attempt in units[unit] if not attempt.valid]

@@ -23,8 +23,9 @@ from typing import Literal
 import numpy as np
 
 from lab.analysis.aggregate.cells import list_cpus, refuse_mixtures, select_counted_solo_samples
-from lab.base.errors import LabError, UsageError
+from lab.base.errors import LabError, UsageError, refuse_if
 from lab.base.files import reference_folder, runs_folder
+from lab.base.grouping import group_values
 from lab.model.endpoint import Tls
 from lab.model.pages import PAGES
 from lab.model.plan import Arm
@@ -135,8 +136,8 @@ class RequestCost:
         return None if self.draws is None else interval_of_draws(self.draws)
 
 
-def list_priced_loads(run: RunStore) -> list[PricedLoad]:
-    """Return the loads at which a run measured the price of a request (the proxy's CPU time for it), in the plan's order.
+def list_priced_loads(run: RunStore) -> Iterator[PricedLoad]:
+    """Yield the loads at which a run measured the price of a request (the proxy's CPU time for it), in the plan's order.
 
     Loads that do not show the price of a good answer are left out:
 
@@ -145,33 +146,31 @@ def list_priced_loads(run: RunStore) -> list[PricedLoad]:
     - points with a disruption, and their control runs;
     - points with compressed or special answers.
     """
-    identity_points = (point for point in run.record.points if point.accept_encoding == "identity")
     points = [
-        point for point in identity_points if not (point.disturbance or point.control or point.subject or point.answers)
+        point
+        for point in run.record.points
+        if point.accept_encoding == "identity"
+        and not (point.disturbance or point.control or point.subject or point.answers)
     ]
     if not points:
-        return []
+        return
     samples = run.samples()
     refuse_mixtures(run.record.plan(), samples)
-    cells: dict[tuple[str, str], list[Sample]] = {}
-    for (_, arm, point), sample in sorted(select_counted_solo_samples(samples).items()):
-        if "proxy" in sample.usage and sample.cpu_per_request_s:
-            cells.setdefault((arm, point), []).append(sample)
-    loads: list[PricedLoad] = []
+    cells = group_values(
+        ((arm, point), sample)
+        for (_, arm, point), sample in sorted(select_counted_solo_samples(samples).items())
+        if "proxy" in sample.usage and sample.cpu_per_request_s
+    )
     for point, arm in product(points, run.record.arms):
         cell = cells.get((arm.name, point.name))
         if cell and arm.role not in ("reference", "again"):
             with suppress(UsageError):  # its routes do not define where TLS ends
                 _, tls = hosts.choose_hosts(hosts.find_hosts(run.manifests(arm.variant)), True, point)
                 resumption = point.resumption if tls != "none" and not point.keepalive else None
+                kind = RequestKind(tls, point.keepalive, resumption)
                 costs_s = tuple(sample.cpu_per_request_s or 0.0 for sample in cell)
                 busy = _compute_utilisation(run, [sample for sample in samples if sample.variant == arm.variant], cell)
-                loads.append(
-                    PricedLoad(
-                        arm, point, RequestKind(tls, point.keepalive, resumption), costs_s, busy, cell[0].generator
-                    )
-                )
-    return loads
+                yield PricedLoad(arm, point, kind, costs_s, busy, cell[0].generator)
 
 
 def _compute_utilisation(run: RunStore, samples: Sequence[Sample], cell: Sequence[Sample]) -> float | None:
@@ -210,14 +209,14 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
         utilisation: The utilisation of the proxy's CPUs, 0 to 1.
 
     """
-    measured = [(load.busy, load) for load in sorted(loads, key=lambda load: load.point.name) if load.busy is not None]
+    measured = [(load.busy, load) for load in loads if load.busy is not None]
     if not measured:
         fullest = max(loads, key=lambda load: (load.point.rate_rps is None, load.point.rate_rps or 0))
         caution = "how busy the proxy itself was is not known (it has no CPUs of its own): the price of the fullest load is used"
         if fullest.point.rate_rps is not None:
             return _take_cost(fullest, caution)
         return _take_cost(fullest, f"AT LEAST: {caution}, and at less load a request costs more", "at least")
-    measured.sort(key=lambda pair: pair[0])
+    measured.sort(key=lambda pair: (pair[0], pair[1].point.name))
     nearest_busy, nearest = min(measured, key=lambda pair: abs(pair[0] - utilisation))
     if abs(nearest_busy - utilisation) <= NEAR:
         return _take_cost(nearest)
@@ -245,9 +244,7 @@ def compute_cost(loads: Sequence[PricedLoad], utilisation: float) -> RequestCost
             " which is a model; its interval is all between them"
         )
     value_s = low_cost_s + (high_cost_s - low_cost_s) * position
-    draws = None
-    if low_draws is not None and high_draws is not None:
-        draws = low_draws + (high_draws - low_draws) * spread
+    draws = None if low_draws is None or high_draws is None else low_draws + (high_draws - low_draws) * spread
     return RequestCost(value_s, draws, blocks, basis, caution, (low, high))
 
 
@@ -411,7 +408,7 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
     available, priced = dict[str, None](), list[tuple[RunStore, RequestCost]]()
     for run in [RunStore.open(name)] if name else _iterate_runs(demand):
         try:
-            loads = list_priced_loads(run)
+            loads = list(list_priced_loads(run))
         except LabError:
             if name:
                 raise
@@ -440,7 +437,7 @@ def compute_capacity(name: str | None, demand: Wanted, cores: int | None) -> Ans
         cores_interval=(factor * ends[0], factor * ends[1]) if ends else None,
         sizes=sizes,
         advised=advised,
-        assumptions=tuple(_list_assumptions(run.record, cost, demand)),
+        assumptions=_list_assumptions(run.record, cost, demand),
         snippet=make_snippet(run, cost.loads[0].arm.variant, advised.advised, advised.cores),
     )
 
@@ -483,9 +480,12 @@ def choose_price(loads: Sequence[PricedLoad], demand: Wanted) -> RequestCost:
     """
     arm = min((load.arm for load in loads), key=lambda arm: (arm.role != "baseline", arm.variant != demand.usual))
     arm_loads = [load for load in loads if load.arm == arm]
-    if len({load.kind for load in arm_loads}) > 1:
-        fault = f"{arm.name} was measured with full and with resumed TLS handshakes, which cost very different amounts"
-        raise UsageError("--handshakes", fault, "say which: --handshakes full, or --handshakes resumed")
+    refuse_if(
+        len({load.kind for load in arm_loads}) > 1,
+        "--handshakes",
+        f"{arm.name} was measured with full and with resumed TLS handshakes, which cost very different amounts",
+        "say which: --handshakes full, or --handshakes resumed",
+    )
     return compute_cost(arm_loads, demand.utilisation)
 
 
@@ -542,16 +542,18 @@ def make_snippet(run: RunStore, variant: str, replicas: int, cores: int) -> str:
     )
 
 
-def _list_assumptions(record: RunRecord, cost: RequestCost, demand: Wanted) -> Iterator[str]:
+def _list_assumptions(record: RunRecord, cost: RequestCost, demand: Wanted) -> tuple[str, ...]:
     facts, first = record.facts, cost.loads[0]
     cpu = f"{facts.get('cpu', 'unknown CPU')}, {facts.get('kernel', 'unknown kernel')}"
-    yield f"measured on this target: {facts.get('target', record.target)}"
-    yield f"measured on this machine: {cpu}; another machine has another price: measure there, and name that run"
     generators = dict.fromkeys(f"{load.generator}, {load.point.connections:,} connections" for load in cost.loads)
-    yield f"requests come as in the run: {first.kind}; {'; '.join(generators)}; what they cost behind other settings is not known"
-    if cost.caution:
-        yield cost.caution
-    yield "LINEAR IN CORES: twice the cores are taken to serve twice as much, which was not measured (requests per second by workers: just study qinng)"
-    yield f"CPU is the limit: neither the network, memory, ports nor the backends are looked at, and nothing is said of latency (just knee {first.arm.variant})"
-    if demand.utilisation > 0.85:
-        yield "above 85 % there is no room for bursts: queues grow as 1/(1 − utilisation)"
+    crowded = "above 85 % there is no room for bursts: queues grow as 1/(1 − utilisation)"
+    assumptions = (
+        f"measured on this target: {facts.get('target', record.target)}",
+        f"measured on this machine: {cpu}; another machine has another price: measure there, and name that run",
+        f"requests come as in the run: {first.kind}; {'; '.join(generators)}; what they cost behind other settings is not known",
+        cost.caution,
+        "LINEAR IN CORES: twice the cores are taken to serve twice as much, which was not measured (requests per second by workers: just study qinng)",
+        f"CPU is the limit: neither the network, memory, ports nor the backends are looked at, and nothing is said of latency (just knee {first.arm.variant})",
+        crowded if demand.utilisation > 0.85 else "",
+    )
+    return tuple(filter(None, assumptions))

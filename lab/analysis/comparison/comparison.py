@@ -20,7 +20,7 @@ from lab.analysis.judge.meeting import (
 )
 from lab.analysis.judge.thirds import SecondsOf, make_totals_reader
 from lab.analysis.summary import decide_run
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import refuse_if, refuse_unknown
 from lab.model.plan import Arm
 from lab.model.sweeps import LoadPoint
 from lab.records.store import RunStore
@@ -47,18 +47,20 @@ def compare_runs(
         asked: Outcomes of disruptions that get a row even if they are 0 in every block (repetition).
 
     Raises:
-        UsageError: The two cannot be compared at all (README, "Limits that change a decision": different targets are
-            never pooled), or a run is damaged.
+        UsageError: The two cannot be compared at all (such as runs of different targets, which are never pooled), or a
+            run is damaged.
 
     """
     first, second = RunCells.of(base), RunCells.of(other) if other else None
     same = other is None or base.folder.resolve() == other.folder.resolve()
     if second and not same and (first.record, first.samples) != (second.record, second.samples):
         return _compare_across(first, second, base_arm or other_arm, other_arm or base_arm, asked)
-    if second and (base_arm is None or other_arm is None or base_arm == other_arm):
-        fault = "is the same run twice: nothing differs from itself"
-        remedy = f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM"
-        raise UsageError(base.record.id, fault, remedy)
+    refuse_if(
+        second and (base_arm is None or other_arm is None or base_arm == other_arm),
+        base.record.id,
+        "is the same run twice: nothing differs from itself",
+        f"name two runs, one alone (`just compare {base.record.id}`), or two of its arms as RUN:ARM RUN:ARM",
+    )
     return _compare_inside(first, make_totals_reader(base), base_arm, other_arm, asked)
 
 
@@ -83,12 +85,19 @@ def _compare_inside(
     else:
         name = base_arm or other_arm
         chosen = [_find_arm(run, name)] if name else [arm for arm in run.record.arms if arm.role == "variant"]
-        if not chosen:
-            remedy = "`just table` shows it against itself; name a second run, or two of its arms as RUN:ARM RUN:ARM"
-            raise UsageError(run.record.id, "has a baseline and no variant to compare with it", remedy)
-        if alone := next((arm.name for arm in chosen if arm.baseline is None), ""):
-            remedy = f"name the other side too: RUN:ARM RUN:{alone}"
-            raise UsageError(run.record.id, f"'{alone}' is compared with nothing in its run", remedy)
+        refuse_if(
+            not chosen,
+            run.record.id,
+            "has a baseline and no variant to compare with it",
+            "`just table` shows it against itself; name a second run, or two of its arms as RUN:ARM RUN:ARM",
+        )
+        alone = next((arm.name for arm in chosen if arm.baseline is None), "")
+        refuse_if(
+            alone,
+            run.record.id,
+            f"'{alone}' is compared with nothing in its run",
+            f"name the other side too: RUN:ARM RUN:{alone}",
+        )
         pairs = [(run.arms[arm.baseline or ""], arm) for arm in chosen]
     meeting = ComparedRuns(run, run, {point.name: point for point in run.points}, paired=True, margin=run.record.margin)
     as_in_table = all(other.role == "variant" and other.baseline == base.name for base, other in pairs)
@@ -123,10 +132,9 @@ def _compare_across(
     pairs = [(arm, second_arms[name]) for name, arm in first_arms.items() if name in second_arms]
     if base_arm is not None and other_arm is not None:
         pairs = [(_find_arm(first, base_arm), _find_arm(second, other_arm))]
-    if not pairs:
-        sides = (", ".join(run.arms) for run in (first, second))
-        fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
-        raise UsageError(first.record.id, fault, "name two arms: RUN:ARM RUN:ARM")
+    sides = (", ".join(run.arms) for run in (first, second))
+    fault = f"and {second.record.id} have no arm in common ({' / '.join(sides)})"
+    refuse_if(not pairs, first.record.id, fault, "name two arms: RUN:ARM RUN:ARM")
     meeting = ComparedRuns(first, second, match_points(first, second), paired=False)
     for pair in pairs:
         refuse_other_family(meeting, *pair)

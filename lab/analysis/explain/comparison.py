@@ -16,10 +16,10 @@ from lab.analysis.judge.comparison import (
     ComparedRow,
     Comparison,
     format_change,
-    format_size,
 )
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.meeting import TWO_MACHINES
+from lab.base.grouping import group_values
 from lab.model.metrics import OUTCOME_OF_METRIC, QUANTILES, find_metric
 from lab.model.plan import Arm
 from lab.model.run import RunRecord, VariantRecord
@@ -75,9 +75,7 @@ def explain_unserved(comparison: Comparison, row: ComparedRow) -> str:
 
 def advise(comparison: Comparison) -> tuple[Advice, ...]:
     """Return the advice about each pair of compared arms (variants), in the order of the comparison's rows."""
-    by_pair: dict[tuple[str, str], list[ComparedRow]] = {}
-    for row in comparison.rows:
-        by_pair.setdefault(row.pair, []).append(row)
+    by_pair = group_values((row.pair, row) for row in comparison.rows)
     return tuple(Advice(*pair, *_ArmPair(comparison, *pair, rows).advice) for pair, rows in by_pair.items())
 
 
@@ -139,11 +137,14 @@ class _ArmPair:
             for row in named_rows
             if row.estimate
         )
-        message = f"{name}: {', '.join(findings)}"
-        message += f", and {len(resolved) - len(named_rows)} more" if len(resolved) > len(named_rows) else ""
-        message += f"; no difference resolved in {len(open_rows)} more" if open_rows else ""
-        message += f"; equivalent in {len(same)} more" if same else ""
-        message += short
+        parts = [
+            f"{name}: {', '.join(findings)}",
+            f", and {len(resolved) - len(named_rows)} more" if len(resolved) > len(named_rows) else "",
+            f"; no difference resolved in {len(open_rows)} more" if open_rows else "",
+            f"; equivalent in {len(same)} more" if same else "",
+            short,
+        ]
+        message = "".join(parts)
         clear = [row for row in resolved if row.beyond_baseline]
         if moved := self._explain_moved(clear):
             return "moved", f"{message}: {moved}", ""
@@ -248,16 +249,18 @@ class _ArmPair:
         wide = any(row.relative and expm1(find_bound(row.estimate)) > WIDE for row in widest)
         text = f"no difference resolved in {_count(rows)}: no change needed unless {bounds} matters to you"
         text += f"{'; more blocks would narrow it' if wide else ''}{short}"
-        if any(TOO_FEW in note for note in self.comparison.notes):
-            few = "so few blocks could not have resolved so many comparisons"
-            text += f"; {few}: compare one arm, or measure more blocks"
-        for row in rows:  # where the baseline moved significantly, and by more than the margin and its noise floor
-            ends, least = row.baseline_move and row.baseline_move.interval, max(row.size.margin, row.size.noise_floor)
-            if ends and (ends[0] > least or ends[1] < -least):
-                hides = "its baseline moved between the runs, though"
-                may_hide = "their common baseline moved between the runs, which may hide a difference"
-                text += f"; {hides if self.same_settings else may_hide}: {self._remeasure_in_one_run}"
-                break
+        few = "so few blocks could not have resolved so many comparisons: compare one arm, or measure more blocks"
+        text += f"; {few}" if any(TOO_FEW in note for note in self.comparison.notes) else ""
+        moves = [
+            (row.baseline_move.interval, max(row.size.margin, row.size.noise_floor))
+            for row in rows
+            if row.baseline_move and row.baseline_move.interval
+        ]
+        # where the baseline moved significantly, and by more than the margin and its noise floor
+        if any(ends[0] > least or ends[1] < -least for ends, least in moves):
+            hides = "its baseline moved between the runs, though"
+            may_hide = "their common baseline moved between the runs, which may hide a difference"
+            text += f"; {hides if self.same_settings else may_hide}: {self._remeasure_in_one_run}"
         after, record = self.variants[1], self.comparison.other
         if self.comparison.paired and after.hypothesis_sweep != record.sweep and after.own_knobs:
             text += suggest_load(after.name, after.hypothesis_sweep, record.target)
@@ -324,7 +327,7 @@ def _count(rows: Sequence[ComparedRow]) -> str:
 
 
 def _describe_bound(row: ComparedRow) -> str:
-    size = format_size(row, find_bound(row.estimate))
+    size = find_metric(row.metric).size(find_bound(row.estimate))
     return f"{size if row.relative else f'a difference of {size}'} in {_describe_place(row)}"
 
 

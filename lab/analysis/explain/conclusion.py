@@ -18,6 +18,7 @@ from lab.analysis import rerun
 from lab.analysis.explain.notes import describe_direct_streams
 from lab.analysis.explain.run import (
     WORDS,
+    RowEffect,
     Verdict,
     count_judged,
     explain_inconclusive,
@@ -29,8 +30,9 @@ from lab.analysis.explain.run import (
 )
 from lab.analysis.judge.decision import ALPHA, Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Summary, SummaryRow
+from lab.analysis.judge.rows import Summary
 from lab.analysis.rate_costs import RateCost, compute_rate_costs, format_cost, format_even_rate
+from lab.base.grouping import group_values
 from lab.model.metrics import find_metric
 from lab.model.names import BRING_UP_S, OUTPUT_WIDTH
 from lab.model.run import RunRecord
@@ -58,8 +60,6 @@ UNTIL_CONFIRMED = " once a run on apiserver agrees"
 FIRST_STEP = "just bench keepalive"
 """The command that a run without a variant recommends."""
 
-RowEffect = tuple[SummaryRow, Effect]
-
 
 def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tuple[Verdict, ...]]]:
     """Yield the lines of a run's conclusion, each with the verdicts about variants that it states.
@@ -79,16 +79,17 @@ def conclude_run(summary: Summary, record: RunRecord) -> Iterator[tuple[str, tup
         return
     if all(row.arm.variant == "direct" for row in summary.rows):
         yield from ((line, ()) for line in describe_direct_streams(summary.rows))
-    yield describe_noise(summary), ()
-    if not run_verdicts and (resolution := _describe_resolution(summary)):
-        yield f"{resolution}; next: {FIRST_STEP}", ()
-    if limits := _describe_limits(summary):
-        yield f"limited {limits}", ()
-    if unconfirmed := [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]:
-        command = rerun.measure_command(record, " ".join(unconfirmed))
-        yield f"local runs no controller; to confirm it: {command} --target apiserver", ()
-    if more := _suggest_blocks(summary, record):
-        yield more, ()
+    resolution, limits = "" if run_verdicts else _describe_resolution(summary), _describe_limits(summary)
+    unconfirmed = [verdict.arm for verdict in run_verdicts if needs_controller(verdict, record)]
+    command = rerun.measure_command(record, " ".join(unconfirmed))
+    further = [
+        describe_noise(summary),
+        f"{resolution}; next: {FIRST_STEP}" if resolution else "",
+        f"limited {limits}" if limits else "",
+        f"local runs no controller; to confirm it: {command} --target apiserver" if unconfirmed else "",
+        _suggest_blocks(summary, record),
+    ]
+    yield from ((line, ()) for line in further if line)
 
 
 def needs_controller(verdict: Verdict, record: RunRecord) -> bool:
@@ -153,18 +154,15 @@ def describe_noise(summary: Summary) -> str:
     if not known:
         blocks = min((effect.estimate.n for _, effect in effects if effect.estimate), default=0)
         return f"noise check: none, {format_blocks(blocks)} with the baseline twice, {stats.MIN_BLOCKS} are needed"
-    failed = [
-        (row, effect)
-        for row, effect in known
-        if effect.estimate and (ends := effect.estimate.interval) and not ends[0] <= 0 <= ends[1]
-    ]
+    failed = [(row, effect) for row, effect in known if effect.estimate and effect.estimate.excludes_zero]
     widest = sorted(failed or known, key=lambda item: -find_bound(item[1].estimate))
     shown = [item for item in widest if item[1].against == widest[0][1].against][:MOST_LOADS]
-    parts: dict[str, list[str]] = {}
-    for row, effect in shown:
-        metric = find_metric(effect.metric)
-        change = metric.change(effect.estimate.effect) if effect.estimate else "–"
-        parts.setdefault(metric.title, []).append(f"{change}{format_interval(effect)} at {row.point.name}")
+    parts = group_values(
+        (metric.title, f"{metric.change(effect.estimate.effect)}{format_interval(effect)} at {row.point.name}")
+        for row, effect in shown
+        for metric in [find_metric(effect.metric)]
+        if effect.estimate
+    )
     base, left = shown[0][1].against, len(failed or known) - len(shown)
     listed = "; ".join(f"{title} {', '.join(texts)}" for title, texts in parts.items())
     listed += f", and {left} smaller" if left else ""
@@ -190,16 +188,13 @@ def _describe_resolution(summary: Summary) -> str:
 
     Effects of this size are found 9 times in 10.
     """
-    parts: list[str] = []
-    for row, effect in _list_self_effects(summary):
-        estimate = effect.estimate
-        if (
-            estimate
-            and estimate.sd
-            and find_metric(effect.metric).ratio
-            and (least := compute_mde(estimate.sd, estimate.n))
-        ):
-            parts.append(f"{100 * least:.1f} % in {find_metric(effect.metric).title} at {row.point.name}")
+    parts = [
+        f"{100 * least:.1f} % in {find_metric(effect.metric).title} at {row.point.name}"
+        for row, effect in _list_self_effects(summary)
+        for estimate in [effect.estimate]
+        if estimate and estimate.sd and find_metric(effect.metric).ratio
+        if (least := compute_mde(estimate.sd, estimate.n))
+    ]
     found = ", ".join(parts[:MOST_LOADS])
     return (
         found and f"this machine finds differences from {found} on, 9 times in 10, in {format_blocks(summary.blocks)}"
@@ -265,15 +260,18 @@ def _describe_limits(summary: Summary) -> str:
 
     In the example, `ceiling` is the name of a load.
     """
-    limits: dict[str, set[str]] = {}
-    for row in summary.rows:
-        for cell in (row.cell, row.pair.own if row.pair else None):
-            if cell is not None and row.arm.role != "reference":
-                limits.setdefault(row.point.name, set()).update(cell.limits)
-    points: dict[str, list[str]] = {}
-    for point, found in limits.items():
-        for limit in [limit for limit in LIMITS if limit in found][:1]:
-            points.setdefault(LIMITS[limit], []).append(point)
+    limits = group_values(
+        (row.point.name, limit)
+        for row in summary.rows
+        if row.arm.role != "reference"
+        for cell in (row.cell, *([row.pair.own] if row.pair else []))
+        for limit in cell.limits
+    )
+    points = group_values(
+        (LIMITS[limit], point)
+        for point, found in limits.items()
+        for limit in [limit for limit in LIMITS if limit in found][:1]
+    )
     return "; ".join(f"at {', '.join(names)} by {limit}" for limit, names in points.items())
 
 

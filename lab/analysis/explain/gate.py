@@ -17,12 +17,11 @@ from lab.analysis.judge.comparison import (
     Comparison,
     count_needed_blocks,
     format_change,
-    format_size,
 )
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.gate import CLOSE, Bounds, Case, Gate, GatedRow, compute_loss, describe_breakage, format_limit
 from lab.analysis.rerun import measure_command, resume
-from lab.model.metrics import RATIOS
+from lab.model.metrics import RATIOS, find_metric
 from lab.stats import paired as stats
 from lab.stats.power import count_blocks_to_detect
 from lab.stats.units import format_blocks
@@ -60,20 +59,19 @@ def explain_case(row: ComparedRow, limit: float, case: Case) -> str:
     if case == "untold" or row.estimate is None:
         return "; ".join(row.notes) or "nothing to compare"
     change, text, worse = format_change(row, row.estimate), format_limit(row, limit), row.decision is Decision.WORSE
-    if case in ("close", "worse"):
-        p_text = f"p {row.holm_p:.3f}" if row.holm_p and row.holm_p >= 0.0005 else "p < 0.001"
-        close = f", but its interval begins less than {CLOSE:.0%} above the bound" if case == "close" else ""
-        return f"{change}, worse than the bound of {text} and resolved ({p_text}){close}"
-    if case == "fell":
-        return f"{change} in the blocks that worked: {row.fell}"
-    if case == "at-least":
-        return f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}"
-    if case == "open":
-        notes = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
-        resolved = "resolved, but not how large it is" if worse else f"not resolved{notes}"
-        return f"{change}: {resolved}, and its interval allows more than {text}"
-    small = "worse, resolved, but within the bound" if worse else "within the bound"
-    return f"{change}: {small} of {text}"
+    p_text = f"p {row.holm_p:.3f}" if row.holm_p and row.holm_p >= 0.0005 else "p < 0.001"
+    beyond = f"{change}, worse than the bound of {text} and resolved ({p_text})"
+    notes = "".join(f" ({note})" for note in row.notes if note.startswith(WHY_OPEN))
+    resolved = "resolved, but not how large it is" if worse else f"not resolved{notes}"
+    reasons: dict[Case, str] = {
+        "worse": beyond,
+        "close": f"{beyond}, but its interval begins less than {CLOSE:.0%} above the bound",
+        "fell": f"{change} in the blocks that worked: {row.fell}",
+        "at-least": f"{change} or more, as the generator was the base's limit: nothing shows that it is within {text}",
+        "open": f"{change}: {resolved}, and its interval allows more than {text}",
+        "within": f"{change}: {'worse, resolved, but ' if worse else ''}within the bound of {text}",
+    }
+    return reasons[case]
 
 
 def explain_confirmed(first: GatedRow, second: GatedRow) -> str:
@@ -183,7 +181,7 @@ def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
         if least_blocks:
             return few
         if abs(estimate.effect) <= row.size.noise_floor:
-            guard = format_size(row, row.size.noise_floor)
+            guard = find_metric(row.metric).size(row.size.noise_floor)
             return f"measure again with --blocks {twice}, or on a quieter machine: the baseline against itself shows {guard}"
         return f"measure again with --blocks {twice}{'' if comparison.paired else f', or {fewer}'}"
     if not bound:
@@ -195,8 +193,9 @@ def _advise_open(comparison: Comparison, row: ComparedRow, bound: float) -> str:
         return f"measure with --blocks {max(needed, least_blocks)}, which resolve {text}"
     if least_blocks:
         return few
-    blocks = format_blocks(estimate.n)
-    return f"measure again with --blocks {twice}: {blocks} resolve {text}, and the effect lies near it"
+    return (
+        f"measure again with --blocks {twice}: {format_blocks(estimate.n)} resolve {text}, and the effect lies near it"
+    )
 
 
 # -- a gate --------------------------------------------------------------------------------------------------
@@ -237,8 +236,7 @@ def conclude(gate: Gate, strict: bool) -> str:
     """
     failed, unsure, passed = (len(gate.of(verdict)) for verdict in ("regression", "inconclusive", "passed"))
     counts = f"{failed} regression{'' if failed == 1 else 's'}, {unsure} inconclusive, {passed} passed"
-    if gate.missing:
-        counts += f", {format_missing(gate)}"
+    counts += f", {format_missing(gate)}" if gate.missing else ""
     if failed:
         comparison = gate.comparison
         same = comparison.paired and all(comparison.same_settings(gated.row.pair) for gated in gate.of("regression"))

@@ -19,6 +19,7 @@ from lab.analysis.judge.effects import Effect
 from lab.analysis.judge.meeting import FIRST, SECOND, TWO_MACHINES, ComparedRuns, RunCells, describe_unmatched_points
 from lab.analysis.judge.rows import BACKEND, Summary, SummaryRow, choose_slowdown_percentile
 from lab.analysis.judge.rulings import ERRORS_MIX, LIMITED, find_usual_gap
+from lab.base.grouping import group_values
 from lab.model.design import CONCURRENT
 from lab.model.facts import EVERY_BOOT, list_differences
 from lab.model.metrics import COLUMNS, DELAY_RESOLUTION_S, find_metric
@@ -52,19 +53,17 @@ On one machine, memory differs by less: a kernel or a balloon takes a part of it
 def list_row_notes(row: SummaryRow) -> Iterator[str]:
     """Yield the notes to print with a row of a run's table: invalid samples, limits of the rate, remarks about effects."""
     cell, steady = row.cell, not row.point.has_outcome
-    if total := sum(cell.invalid.values()):
-        reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
-        yield f"{total} invalid: {', '.join(reasons)}"
-    if cell.lost:
-        yield f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it"
-    if cell.tried < cell.planned_blocks:
-        yield f"{format_blocks(cell.planned_blocks - cell.tried)} not measured"
-    if cell.unsteady is not None:
-        yield f"not steady: {cell.unsteady.sentence()}"
-    if row.change is not None:
-        yield f"within the sample {row.change.sentence()}"
-    if row.exhaustion is not None:
-        yield row.exhaustion.note
+    total, missing = sum(cell.invalid.values()), cell.planned_blocks - cell.tried
+    reasons = [reason if len(cell.invalid) == 1 else f"{reason} {count}" for reason, count in cell.invalid.items()]
+    of_samples = [
+        f"{total} invalid: {', '.join(reasons)}" if total else "",
+        f"{format_blocks(len(cell.lost))} not counted: no valid control run of this arm in it" if cell.lost else "",
+        f"{format_blocks(missing)} not measured" if missing > 0 else "",
+        f"not steady: {cell.unsteady.sentence()}" if cell.unsteady else "",
+        f"within the sample {row.change.sentence()}" if row.change else "",
+        row.exhaustion.note if row.exhaustion else "",
+    ]
+    yield from filter(None, of_samples)
     for effect in row.shown if row.arm.role == "variant" else ():
         estimate = effect.estimate
         if row.thirds and estimate and (sentence := row.thirds.sentence(effect.metric, estimate.effect)):
@@ -78,13 +77,15 @@ def list_row_notes(row: SummaryRow) -> Iterator[str]:
         and (effect.decision.resolved or effect.decision in {Decision.NO_INTERVAL, Decision.A_A})
         for effect in row.shown
     )
-    if row.generator_limited and row.arm.role != "reference" and not any(carried):
-        yield LIMITED
+    limited = row.generator_limited and row.arm.role != "reference" and not any(carried)
     # p99.9 is mixed up by fewer failures than the other metrics
-    if any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9"):
-        yield ERRORS_MIX
-    if cell.cpu_of == "backend":
-        yield "no proxy: CPU per request is the backend's"
+    mixed = any(effect.note == ERRORS_MIX for effect in row.effects if effect.metric != "p99.9")
+    of_load = [
+        LIMITED if limited else "",
+        ERRORS_MIX if mixed else "",
+        "no proxy: CPU per request is the backend's" if cell.cpu_of == "backend" else "",
+    ]
+    yield from filter(None, of_load)
     for name in COLUMNS if steady else ():
         absolute = cell.absolute(name) if find_metric(name).ratio else None
         if absolute is not None and absolute.clusters:
@@ -115,7 +116,7 @@ def _list_pair_notes(pair: CellPair) -> Iterator[str]:
     if gaps and usual is not None and median(gaps) > usual:
         yield f"{median(gaps):.1%} of the CPUs' busy time was nobody's (usually at most {usual:.1%}): kernel's work, or a process that was not seen"
     control = estimate_effect(cell, pair.base, BACKEND)
-    if control is not None and control.interval and not control.interval[0] <= 0 <= control.interval[1]:
+    if control is not None and control.interval and control.excludes_zero:
         metric = find_metric("cpu_per_request")
         yield f"{find_metric(BACKEND).title}: {metric.change(control.effect)}{metric.ends(*control.interval)}: the knob reaches it, or the sides differ"
 
@@ -142,14 +143,17 @@ def _list_effect_notes(effect: Effect, steady: bool, arm_unsteady: bool) -> Iter
         middle = metric.change(estimate.hodges_lehmann) if steady else metric.text(estimate.hodges_lehmann, signed=True)
         ends = metric.ends(estimate.hl_low, estimate.hl_high)
         yield f"{stats.OUTLIERS} ({metric.title}): Hodges–Lehmann {middle}{ends}"
-    if stats.AUTOCORRELATED in estimate.notes:
-        yield f"{metric.title}: {stats.AUTOCORRELATED}, so that its interval is narrower than it should be"
-    if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady:
-        yield f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
-    if stats.NEED_BLOCKS in estimate.notes:
-        yield stats.NEED_BLOCKS
-    elif effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA:
-        yield f"{metric.title}: surer than chance, but the baseline against itself shows up to {metric.size(effect.size.noise_floor)}"
+    alike = f"{metric.title}: {stats.AUTOCORRELATED}, so that its interval is narrower than it should be"
+    no_width = f"{stats.ALL_EQUAL} ({metric.title}): the interval has no width"
+    floor = f"the baseline against itself shows up to {metric.size(effect.size.noise_floor)}"
+    is_surer = effect.decision is Decision.INCONCLUSIVE and effect.holm_p is not None and effect.holm_p <= ALPHA
+    of_blocks = [
+        alike if stats.AUTOCORRELATED in estimate.notes else "",
+        no_width if stats.ALL_EQUAL in estimate.notes and estimate.has_interval and steady else "",
+        stats.NEED_BLOCKS if stats.NEED_BLOCKS in estimate.notes else "",
+        f"{metric.title}: surer than chance, but {floor}" if is_surer else "",
+    ]
+    yield from filter(None, of_blocks)
 
 
 # -- of a table ----------------------------------------------------------------------------------------------
@@ -174,22 +178,21 @@ def _list_handshake_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     The handshakes are those of the canaries, which are the checked requests before a load. There is one note if all
     arms (variants) with TLS agreed on the same. Otherwise there is one for each agreement, with the names of its arms.
     """
-    arms_by_tls: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for tls in (sample.tls for sample in row.cell.counted.values() if sample.tls):
-            arms_by_tls.setdefault(", ".join(tls[name] for name in TLS_FACTS if name in tls), {})[row.arm.name] = None
+    arms_by_tls = group_values(
+        (", ".join(tls[name] for name in TLS_FACTS if name in tls), row.arm.name)
+        for row in rows
+        for tls in (sample.tls for sample in row.cell.counted.values() if sample.tls)
+    )
     for agreed, arms in arms_by_tls.items():
-        of_arms = f" of {', '.join(arms)}" if len(arms_by_tls) > 1 else ""
+        of_arms = f" of {', '.join(dict.fromkeys(arms))}" if len(arms_by_tls) > 1 else ""
         yield f"TLS{of_arms}, as a canary's handshake came to it: {agreed}"
 
 
 def _list_steady_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
-    for row in rows:
-        if row.cell.histogram == "quantiles":
-            yield f"{row.cell.generator}: percentiles lie between its printed ones, rounded up"
-    values = [row.cell.absolute(name) for row in rows for name in COLUMNS if find_metric(name).ratio]
-    absolutes = [value for value in values if value is not None]
-    if any(absolute.value is not None for absolute in absolutes):
+    quantiles = (row.cell.generator for row in rows if row.cell.histogram == "quantiles")
+    yield from (f"{generator}: percentiles lie between its printed ones, rounded up" for generator in quantiles)
+    absolutes = (row.cell.absolute(name) for row in rows for name in COLUMNS if find_metric(name).ratio)
+    if any(absolute is not None and absolute.value is not None for absolute in absolutes):
         yield "rate and CPU/req: geometric mean of the blocks, as effects are; percentiles: of all blocks' requests together"
     if any(effect.scheme for row in rows for effect in row.shown if effect.decision.judged):
         yield from _list_side_notes([row.pair for row in rows if row.pair])
@@ -220,14 +223,18 @@ def _list_side_notes(pairs: Sequence[CellPair]) -> Iterator[str]:
 
 def _list_disturbance_notes(rows: Sequence[SummaryRow]) -> Iterator[str]:
     measured = [row for row in rows if row.cell.valid_blocks]
-    if any(row.cell.valid_blocks >= stats.MIN_BLOCKS for row in measured):
-        yield "median of the blocks [95 % interval of the median]"
-    if any(1 < row.cell.valid_blocks < stats.MIN_BLOCKS for row in measured):
-        yield f"{FEW_BLOCKS}; nothing is claimed"
-    if any(effect.decision.judged for row in rows for effect in row.shown):
-        yield f"against the baseline: the blocks' mean difference with its 95 % interval; ~: inconclusive (Holm-adjusted p > {ALPHA})"
-    if any(effect.marked for row in rows for effect in row.effects):
-        yield f"↑ ↓: differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
+    counts = [row.cell.valid_blocks for row in measured]
+    against = f"the blocks' mean difference with its 95 % interval; ~: inconclusive (Holm-adjusted p > {ALPHA})"
+    differs = f"differs from the baseline, Holm-adjusted p <= {ALPHA}; only a variant's primary metric claims"
+    of_numbers = [
+        "median of the blocks [95 % interval of the median]" if max(counts, default=0) >= stats.MIN_BLOCKS else "",
+        f"{FEW_BLOCKS}; nothing is claimed" if any(1 < count < stats.MIN_BLOCKS for count in counts) else "",
+        f"against the baseline: {against}"
+        if any(effect.decision.judged for row in rows for effect in row.shown)
+        else "",
+        f"↑ ↓: {differs}" if any(effect.marked for row in rows for effect in row.effects) else "",
+    ]
+    yield from filter(None, of_numbers)
     if any(row.point.websocket for row in measured):
         yield from _list_websocket_notes(measured)
     elif any(row.point.every_s is not None for row in measured):
@@ -295,13 +302,12 @@ def describe_resumptions(record: RunRecord) -> list[str]:
     ]
 
 
-def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> list[str]:
-    """Return a note for each effect of a variant whose blocks varied significantly more than the run's plan assumed.
+def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> Iterator[str]:
+    """Yield a note for each effect of a variant whose blocks varied significantly more than the run's plan assumed.
 
     The run then detects only larger effects than the plan promised. Only effects that the table's effect column shows are
     tested. The test is the one-sided χ² test of a variance at 5 %.
     """
-    notes: list[str] = []
     for promise in record.designed.promised:
         at_point = [row for row in rows if row.point.name == promise.point and row.arm.role == "variant"]
         for estimate in (
@@ -311,10 +317,7 @@ def list_exceeded_promises(record: RunRecord, rows: Sequence[SummaryRow]) -> lis
                 continue
             if special.chdtrc(estimate.n - 1, (estimate.n - 1) * (estimate.sd / promise.sd) ** 2) < BEYOND_P:
                 place = f"{find_metric(promise.metric).title} at {promise.point}"
-                notes.append(
-                    f"{place} varied by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
-                )
-    return notes
+                yield f"{place} varied by {estimate.sd:.1%} a block, planned were {promise.sd:.1%}: it resolved less than promised"
 
 
 # -- of a migration's runs -----------------------------------------------------------------------------------
@@ -336,14 +339,16 @@ def describe_misleading(summaries: Sequence[Summary]) -> Iterator[str]:
         if row.cell.unsteady is not None:
             yield f"{place}: {row.cell.unsteady.sentence()}"
             continue
-        if row.change is not None:
-            yield f"{place}: {row.change.sentence()}"
-        if (counted := sum(cell.valid_blocks for cell in cells)) < LEAST_SAMPLES:
-            invalid = [item for cell in cells for item in cell.invalid.items()]
-            reasons = ", ".join(f"{reason} {count} ({reason.meaning.removesuffix('.')})" for reason, count in invalid)
-            yield f"{place}: too few samples for a number, {counted} count: {reasons or 'not measured'}"
-        if row.exhaustion is not None:
-            yield f"{place}: {row.exhaustion.label}"
+        counted = sum(cell.valid_blocks for cell in cells)
+        invalid = [item for cell in cells for item in cell.invalid.items()]
+        reasons = ", ".join(f"{reason} {count} ({reason.meaning.removesuffix('.')})" for reason, count in invalid)
+        few = f"too few samples for a number, {counted} count: {reasons or 'not measured'}"
+        of_row = [
+            row.change.sentence() if row.change else "",
+            few if counted < LEAST_SAMPLES else "",
+            row.exhaustion.label if row.exhaustion else "",
+        ]
+        yield from (f"{place}: {text}" for text in of_row if text)
 
 
 # -- of two runs ---------------------------------------------------------------------------------------------
@@ -362,18 +367,18 @@ def list_run_differences(meeting: ComparedRuns) -> Iterator[str]:
         for name in list_differences(base.facts, other.facts)
     }
     machine = [name for name in facts if _differs_by_machine(name, base, other)]
-    if machine:
-        yield f"{TWO_MACHINES}: {'; '.join(facts[name] for name in machine)}"
-    if base.id == other.id:
-        yield f"both are called {base.id}: if one is a copy of the other, what differs was changed by hand"
-    yield from (fact for name, fact in facts.items() if name not in machine)
-    if base.git_commit != other.git_commit:
-        yield f"the lab's commit: {_format_commit(base)} / {_format_commit(other)}"
-    if base.sweep != other.sweep:
-        yield f"sweep: {base.sweep} / {other.sweep}"
-    renamed = ((name, point.name) for name, point in meeting.points.items() if point.name != name)
-    yield from (f"{name} is called {new_name} in {SECOND}" for name, new_name in renamed)
-    yield from (f"not compared: {apart}" for apart in describe_unmatched_points(first, second))
+    commits = [shorten_commit(record.git_commit or "unknown") for record in (base, other)]
+    same_id = f"both are called {base.id}: if one is a copy of the other, what differs was changed by hand"
+    differences = [
+        f"{TWO_MACHINES}: {'; '.join(facts[name] for name in machine)}" if machine else "",
+        same_id if base.id == other.id else "",
+        *(fact for name, fact in facts.items() if name not in machine),
+        f"the lab's commit: {' / '.join(commits)}" if base.git_commit != other.git_commit else "",
+        f"sweep: {base.sweep} / {other.sweep}" if base.sweep != other.sweep else "",
+        *(f"{name} is called {point.name} in {SECOND}" for name, point in meeting.points.items() if point.name != name),
+        *(f"not compared: {apart}" for apart in describe_unmatched_points(first, second)),
+    ]
+    yield from filter(None, differences)
     for run, counterpart, label in ((first, second, FIRST), (second, first, SECOND)):
         if unmatched := [arm.name for arm in run.record.arms if arm.name not in counterpart.arms]:
             yield f"in {label} only: {', '.join(unmatched)}"
@@ -398,6 +403,7 @@ def _differs_by_machine(name: str, base: RunRecord, other: RunRecord) -> bool:
     return name in MACHINE and None not in (before, after)
 
 
-def _format_commit(record: RunRecord) -> str:
-    commit, plus, changes = (record.git_commit or "unknown").partition("+")
-    return f"{commit[:12]}{plus}{changes}"
+def shorten_commit(commit: str) -> str:
+    """Return the first twelve characters of a commit's hash, and a suffix such as `+changes` unchanged."""
+    name, plus, changes = commit.partition("+")
+    return f"{name[:12]}{plus}{changes}"

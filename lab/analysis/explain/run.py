@@ -203,8 +203,9 @@ def _conclude_steady(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
         elsewhere = suggest_load(arm, summary.elsewhere.get(arm), summary.target)
         open_ = [finding for finding in judged if finding[1].decision is not Decision.EQUIVALENT]
         if not open_:
-            found = f"{_describe_equivalent(judged)}{additions}"
-            return Verdict(arm, "equivalent", found, "no change needed", further=elsewhere)
+            return Verdict(
+                arm, "equivalent", _describe_equivalent(judged) + additions, "no change needed", further=elsewhere
+            )
         held = f", equivalent at {len(judged) - len(open_)} of {len(judged)} points" if len(open_) < len(judged) else ""
         found, do, blocks = _describe_inconclusive(open_, count_judged(summary), held)
         return Verdict(arm, "inconclusive", found + additions, do, further=blocks + elsewhere)
@@ -273,10 +274,7 @@ def _list_worse_outcomes(summary: Summary, arm: str) -> list[str]:
         for row in summary.rows
         if summary.disturbed and row.arm.name == arm and not row.point.control
         for effect in row.effects
-        if effect.marked
-        and not effect.primary
-        and effect.decision is Decision.WORSE
-        and not find_metric(effect.metric).detail
+        if effect.marked and effect.decision is Decision.WORSE and not find_metric(effect.metric).detail
     ]
     return list(dict.fromkeys(find_metric(effect.metric).title for effect in effects))[:3]
 
@@ -322,9 +320,8 @@ def _explain_nothing(summary: Summary, arm: str, findings: Sequence[RowEffect]) 
     ]
     if short:
         valid, planned = min(short)
-        text = f"no interval ({format_blocks(valid)}, {stats.MIN_BLOCKS} are needed): nothing is claimed"
-        if any(_lacks_solo_blocks(effect) for _, effect in findings):
-            text = f"{text}; {CONCURRENT}"
+        pairs = f"; {CONCURRENT}" if any(_lacks_solo_blocks(effect) for _, effect in findings) else ""
+        text = f"no interval ({format_blocks(valid)}, {stats.MIN_BLOCKS} are needed): nothing is claimed{pairs}"
         lost = 0 if summary.resume else planned - valid  # as many may be lost again
         go_on = f"not all of it was measured, go on with: {summary.resume}"
         again = f"measure with --blocks {stats.MIN_BLOCKS + lost} or more"

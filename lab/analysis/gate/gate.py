@@ -12,7 +12,7 @@ from lab.analysis.explain.gate import REMEASURE, advise_case, explain_case, expl
 from lab.analysis.judge.comparison import Comparison, format_change
 from lab.analysis.judge.gate import VERDICTS, Bounds, Gate, GatedRow, choose_rows, classify_row, mark_undetectable
 from lab.analysis.judge.meeting import TWO_MACHINES
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
 
 
 def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ()) -> Gate:
@@ -27,14 +27,21 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
         UsageError: No row has a bound, an arm is unknown, or the runs are of two machines.
 
     """
-    if differing := next((note for note in comparison.notes if note.startswith(TWO_MACHINES)), ""):
-        fault = f"{comparison.base.id} and {comparison.other.id} are of two machines: {differing.partition(': ')[2]}"
-        raise UsageError("gate", fault, f"no setting can be judged by that: {REMEASURE}")
+    differing = next((note for note in comparison.notes if note.startswith(TWO_MACHINES)), "")
+    refuse_if(
+        differing,
+        "gate",
+        f"{comparison.base.id} and {comparison.other.id} are of two machines: {differing.partition(': ')[2]}",
+        f"no setting can be judged by that: {REMEASURE}",
+    )
     candidates = {row.other.arm for row in comparison.rows}
     for name in arms:
-        if name in {row.base.arm for row in comparison.rows} - candidates:
-            fault = f"'{name}' is what the others are held to, not a candidate"
-            raise UsageError("--arm", fault, f"may be named: {', '.join(sorted(candidates))}")
+        refuse_if(
+            name in {row.base.arm for row in comparison.rows} - candidates,
+            "--arm",
+            f"'{name}' is what the others are held to, not a candidate",
+            f"may be named: {', '.join(sorted(candidates))}",
+        )
         refuse_unknown(name, candidates, "--arm", f"no arm '{name}' is compared")
     rows = [row for row in comparison.rows if not arms or row.other.arm in arms]
     selected, left_out = choose_rows(comparison, rows, bounds)
@@ -51,13 +58,15 @@ def judge_gate(comparison: Comparison, bounds: Bounds, arms: Sequence[str] = ())
             GatedRow(row, limit, verdict, message, advise_case(comparison, row, limit, case), close=case == "close")
         )
     gated, too_noisy = mark_undetectable(comparison, judged, bounds)
-    missing = [] if arms else [f"arm {name}" for name in comparison.missing_arms]
-    missing += [f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)]
     gated_metrics = {item.row.metric for item in judged}
-    missing += [f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in gated_metrics]
-    if bounds.regression is not None and not any(item.row.relative for item in judged):
-        missing.append("a steady load")
-    return Gate(comparison, bounds, gated, (*left_out, *too_noisy), tuple(missing))
+    lacks_steady = bounds.regression is not None and not any(item.row.relative for item in judged)
+    missing = (
+        *(f"arm {name}" for name in comparison.missing_arms if not arms),
+        *(f"point {point.name}" for point in comparison.missing_points if bounds.concern(point)),
+        *(f"metric {metric}" for metric in (*bounds.more, *bounds.metrics) if metric not in gated_metrics),
+        *(["a steady load"] if lacks_steady else []),
+    )
+    return Gate(comparison, bounds, gated, (*left_out, *too_noisy), missing)
 
 
 def confirm_regressions(first: Gate, second: Gate) -> Gate:

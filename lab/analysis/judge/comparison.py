@@ -117,12 +117,13 @@ class ComparedRow:
             primary: True if the run's table claims differences in the row's metric.
 
         """
-        reasons = [UNBOUNDED] if decision is Decision.NOT_JUDGED else []
-        if decision.resolved and not self.size.floor_measured:
-            reasons = [NO_FLOOR]
-        if decision is Decision.INCONCLUSIVE and holm_p is not None and holm_p <= ALPHA:
-            reasons = [f"{WITHIN_NOISE_FLOOR} {format_size(self, self.size.noise_floor)}"]
-        notes = tuple(dict.fromkeys([*self.notes, *reasons]))
+        is_surer = decision is Decision.INCONCLUSIVE and holm_p is not None and holm_p <= ALPHA
+        reasons = (
+            UNBOUNDED if decision is Decision.NOT_JUDGED else "",
+            NO_FLOOR if decision.resolved and not self.size.floor_measured else "",
+            f"{WITHIN_NOISE_FLOOR} {find_metric(self.metric).size(self.size.noise_floor)}" if is_surer else "",
+        )
+        notes = tuple(dict.fromkeys([*self.notes, *filter(None, reasons)]))
         return replace(self, decision=decision, holm_p=holm_p, primary=primary, notes=notes)
 
     @property
@@ -177,25 +178,10 @@ class ComparedRow:
         return interval[0] > largest or interval[1] < -largest
 
 
-def format_size(row: ComparedRow, size: float) -> str:
-    """Format the size of an effect in the row's metric for people: `3.2 %`, or `0.21 s`.
-
-    Args:
-        row: The row, for its metric.
-        size: A log-ratio, or for a disruption a difference in the metric's own unit.
-
-    """
-    return find_metric(row.metric).size(size)
-
-
 def format_change(row: ComparedRow, estimate: stats.Estimate) -> str:
     """Format an effect in the row's metric for people, with its interval if it has one: `−8.2 % [−9.1, −7.3]`."""
     metric = find_metric(row.metric)
     return metric.change(estimate.effect) + (metric.ends(*estimate.interval) if estimate.interval else " (no interval)")
-
-
-TableEffects = Mapping[tuple[str, str, str], Effect]
-"""A mapping of (arm, point, metric) → the effect as the run's table has it."""
 
 
 def build_rows(
@@ -203,7 +189,7 @@ def build_rows(
     points: Sequence[LoadPoint],
     pairs: Sequence[tuple[Arm, Arm]],
     requested: Collection[str],
-    effects: TableEffects,
+    effects: Mapping[tuple[str, str, str], Effect],
 ) -> Iterator[ComparedRow]:
     """Yield the rows of a comparison: one for each load point, pair of arms and metric.
 
@@ -215,7 +201,8 @@ def build_rows(
         points: The load points of the first run to compare at.
         pairs: The arms (variants) to compare: (arm of the first run, arm of the second).
         requested: Outcomes of disruptions that get a row even if they are 0 in every block (repetition).
-        effects: For one run, the effects of its table, whose decisions the rows take. Empty for two runs.
+        effects: For one run, (arm, load point, metric) → the effect in its table, whose decision the row takes. Empty
+            for two runs.
 
     """
     for point, (base_arm, other_arm) in product(points, pairs):
@@ -287,9 +274,11 @@ def _build_row(
     )
     lonely = "" if ruled.why or split or row.estimate else NO_COMMON_BLOCK
     concurrent = CONCURRENT if table_effect and CONCURRENT in table_effect.note else ""
-    moved = ""
-    if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0)):
-        moved = f"the baseline itself, the same in both runs, moved by {format_change(row, move)}"
+    moved = (
+        f"the baseline itself, the same in both runs, moved by {format_change(row, move)}"
+        if move is not None and (move.effect, move.interval) != (0.0, (0.0, 0.0))
+        else ""
+    )
     notes = [
         *meeting.remarks(base, other),
         ruled.why,
@@ -440,16 +429,23 @@ class Comparison:
 
 def judge_rows(rows: Sequence[ComparedRow]) -> list[ComparedRow]:
     """Adjust the p-values of all given rows together by Holm's method, and return the rows with their decisions."""
-    results: list[ComparedRow] = []
     holm_p = adjust_p_values([row.estimate.p_value if row.estimate and row.tested else None for row in rows])
-    for row, adjusted_p in zip(rows, holm_p, strict=True):
-        if row.estimate is None:
-            results.append(row)
-            continue
-        p_value = 1.0 if adjusted_p is None and row.estimate.has_interval else adjusted_p  # outside the family
-        decision = decide(row.estimate, row.size, p_value, more_is_better=row.more_is_better, bound=row.bound)
-        results.append(row.decided(decision, p_value))
-    return results
+    return [_judge_row(row, adjusted_p) for row, adjusted_p in zip(rows, holm_p, strict=True)]
+
+
+def _judge_row(row: ComparedRow, adjusted_p: float | None) -> ComparedRow:
+    """Return a row with its decision; a row whose two sides are not compared is returned unchanged.
+
+    Args:
+        row: The row.
+        adjusted_p: The row's p-value, adjusted by Holm's method; None if it takes no part in the adjustment.
+
+    """
+    if row.estimate is None:
+        return row
+    p_value = 1.0 if adjusted_p is None and row.estimate.has_interval else adjusted_p  # outside the family
+    decision = decide(row.estimate, row.size, p_value, more_is_better=row.more_is_better, bound=row.bound)
+    return row.decided(decision, p_value)
 
 
 def count_needed_blocks(rows: Sequence[ComparedRow]) -> int:

@@ -98,7 +98,7 @@ def compute_noise_floor(again: stats.Estimate | None) -> float:
         again: The effect of the baseline against itself. If it is None or has no interval, the noise floor is 0.
 
     """
-    if again is None or again.interval is None or again.interval[0] <= 0 <= again.interval[1]:
+    if again is None or again.interval is None or not again.excludes_zero:
         return 0.0
     return max(map(abs, again.interval))
 

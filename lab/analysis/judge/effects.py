@@ -26,6 +26,7 @@ from lab.analysis.judge.decision import (
     to_log_margin,
 )
 from lab.analysis.judge.rulings import LIMITED, Ruling, choose_metric, recovers, rule_on
+from lab.base.grouping import group_values
 from lab.model.design import CONCURRENT, SHARED
 from lab.model.metrics import (
     DIFFERENCES,
@@ -294,8 +295,7 @@ class Effects:
                 if estimate
                 else ""
             )
-            if split:
-                estimate = None
+            estimate = None if split else estimate
             silent = METRICS[metric].better == "neither" or not (estimate or reason)
             if point.has_outcome and silent and not primary:
                 continue
@@ -500,10 +500,9 @@ def lengths_agree(pair: CellPair, metric: str) -> bool:
     """
     if metric != "rate" or pair.own.point.scheme != "slices":
         return True
-    by_length: dict[float, list[float]] = {}
-    for block, ratio in pair.log_ratios(metric).items():
-        side = pair.own.counted[block].pair
-        by_length.setdefault((side.slice_s if side else None) or 0.0, []).append(ratio)
+    sides = {block: sample.pair for block, sample in pair.own.counted.items()}
+    lengths_s = {block: (side.slice_s if side else None) or 0.0 for block, side in sides.items()}
+    by_length = group_values((lengths_s[block], ratio) for block, ratio in pair.log_ratios(metric).items())
     groups = [by_length[length_s] for length_s in sorted(by_length)]
     splits = [([*chain(*groups[:index])], [*chain(*groups[index:])]) for index in range(1, len(groups))]
     shorter, longer = min(splits, key=lambda split: abs(len(split[0]) - len(split[1])), default=((), ()))
@@ -536,10 +535,10 @@ def explain_unknown(arm: ArmCell, base: ArmCell, metric: str, pairs: bool = True
 
     """
     arm_values, base_values = arm.values.get(metric, {}), base.values.get(metric, {})
-    if pairs:
-        count = sum(
-            arm_values[block] is None or base_values[block] is None for block in arm_values.keys() & base_values.keys()
-        )
-    else:
-        count = sum(value is None for side in (arm_values, base_values) for value in side.values())
+    common = arm_values.keys() & base_values.keys()
+    count = (
+        sum(arm_values[block] is None or base_values[block] is None for block in common)
+        if pairs
+        else sum(value is None for side in (arm_values, base_values) for value in side.values())
+    )
     return f"it is unknown in {format_blocks(count)}, so the others do not show all of it" if count else ""

@@ -16,6 +16,7 @@ from typing import Literal
 from lab.analysis.judge.comparison import ComparedRow, Comparison
 from lab.analysis.judge.decision import ALPHA, UNBOUNDED, Decision
 from lab.analysis.judge.rulings import ERRORS_MIX, FOLLOWS, GIVEN_RATE, LIMITED, choose_metric, select_failures
+from lab.base.grouping import group_values
 from lab.model.metrics import find_metric
 from lab.model.sweeps import LoadPoint
 from lab.stats import paired as stats
@@ -184,11 +185,12 @@ class Gate:
         First come the differences between the two runs, then the rows that are left out. Last come notes of single rows
         that their verdicts do not mention, such as blocks (repetitions) without a result, or failed requests.
         """
-        names_of: dict[str, list[str]] = {}
-        for gated in self.rows:
-            for note in gated.row.notes:
-                if gated.row.estimate is not None and note not in gated.said:
-                    names_of.setdefault(note, []).append(gated.name)
+        names_of = group_values(
+            (note, gated.name)
+            for gated in self.rows
+            for note in gated.row.notes
+            if gated.row.estimate is not None and note not in gated.said
+        )
         of_rows = (f"{', '.join(names)}: {note}" for note, names in names_of.items())
         return [*self.comparison.notes, *self.left_out, *of_rows]
 
@@ -286,9 +288,7 @@ def choose_rows(
     """
     selected: list[ComparedRow] = []
     places_of: dict[str, list[str]] = {}
-    for row in rows:
-        if bounds.of(row) is None:
-            continue
+    for row in (row for row in rows if bounds.of(row) is not None):
         if reason := next((reason for reason in (GIVEN_RATE, FOLLOWS) if reason in row.notes), ""):
             places_of.setdefault(f"{row.title}: {reason}", []).append(row.place)
             continue
@@ -337,16 +337,16 @@ def mark_undetectable(
 
     """
     level = ALPHA / max(1, sum(comparison.family))
+    undecided = [
+        gated for gated in judged if gated.verdict == "inconclusive" and not gated.close and not gated.row.fell
+    ]
     noisy: dict[str, list[tuple[GatedRow, float]]] = {}
-    for gated in judged:
-        estimate = gated.row.estimate
-        if gated.verdict != "inconclusive" or gated.close or not gated.row.relative or gated.row.fell or bounds.metrics:
-            continue
-        if gated.row.metric not in OPEN_LOOP or estimate is None or estimate.sd is None or not estimate.has_interval:
-            continue
-        effect = compute_mde(estimate.sd, estimate.n, level)
-        if effect is not None and effect > gated.limit:
-            noisy.setdefault(gated.row.metric, []).append((gated, effect))
+    for gated in undecided if not bounds.metrics else ():
+        estimate, is_latency = gated.row.estimate, gated.row.relative and gated.row.metric in OPEN_LOOP
+        if is_latency and estimate is not None and estimate.has_interval and estimate.sd is not None:
+            effect = compute_mde(estimate.sd, estimate.n, level)
+            if effect is not None and effect > gated.limit:
+                noisy.setdefault(gated.row.metric, []).append((gated, effect))
     aside = [gated for rows in noisy.values() for gated, _ in rows]
     if all(gated.verdict == "inconclusive" for gated in judged):
         return tuple(judged), []

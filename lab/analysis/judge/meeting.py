@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lab.analysis import rerun
 from lab.analysis.aggregate.absolute import Absolute
 from lab.analysis.aggregate.cells import ArmCell, Cells, build_cells
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.model.metrics import METRICS
 from lab.model.names import EQUIVALENCE_MARGIN
 from lab.model.plan import Arm
@@ -291,9 +291,12 @@ def refuse_incomparable_runs(first: RunCells, second: RunCells) -> None:
 
     """
     base, other = first.record, second.record
-    if base.target != other.target:
-        fault = f"is of target '{base.target}', {other.id} of '{other.target}'"
-        raise UsageError(base.id, fault, "results of different targets are never pooled: measure both on one target")
+    refuse_if(
+        base.target != other.target,
+        base.id,
+        f"is of target '{base.target}', {other.id} of '{other.target}'",
+        "results of different targets are never pooled: measure both on one target",
+    )
     if not match_points(first, second):
         apart = "; ".join(describe_unmatched_points(first, second)) or "no load but of control runs"
         remedy = f"measure both with the same load: {rerun.measure_command(base, 'VARIANT')}"
@@ -311,9 +314,12 @@ def refuse_other_family(meeting: ComparedRuns, base: Arm, other: Arm) -> None:
 
     """
     before, after = meeting.variants(base, other)
-    if "reference" not in {base.role, other.role} and before.family != after.family:
-        fault = f"'{after.name}' is of the family '{after.family}', '{before.name}' of '{before.family}'"
-        raise UsageError("compare", fault, "they do different work: compare within a family")
+    refuse_if(
+        "reference" not in {base.role, other.role} and before.family != after.family,
+        "compare",
+        f"'{after.name}' is of the family '{after.family}', '{before.name}' of '{before.family}'",
+        "they do different work: compare within a family",
+    )
 
 
 def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
@@ -322,12 +328,13 @@ def match_points(first: RunCells, second: RunCells) -> dict[str, LoadPoint]:
     If the second run has several points with this load, the one with the same name is taken, or else the first. Control
     runs (loads without their disruption) are left out.
     """
-    points: dict[str, LoadPoint] = {}
-    for point in first.points:
-        same = [candidate for candidate in second.points if _strip_load(candidate) == _strip_load(point)]
-        if same:
-            points[point.name] = next((candidate for candidate in same if candidate.name == point.name), same[0])
-    return points
+    alike = {
+        point.name: [candidate for candidate in second.points if _strip_load(candidate) == _strip_load(point)]
+        for point in first.points
+    }
+    return {
+        name: next((point for point in same if point.name == name), same[0]) for name, same in alike.items() if same
+    }
 
 
 def _strip_load(point: LoadPoint) -> LoadPoint:

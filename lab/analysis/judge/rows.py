@@ -170,7 +170,7 @@ class Summary:
         - Whether samples are valid depends on what was measured before them (`missing`).
         """
         return all(
-            row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.complete))
+            row.missing is not None or (row.cell.complete and (row.pair is None or row.pair.lacking is None))
             for row in self.rows
             if row.arm.role != "reference"
         )

@@ -29,7 +29,7 @@ be *equivalent*, and what a plan may promise elsewhere. A metric and a scheme wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import exp, expm1, log
@@ -38,6 +38,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from lab.analysis.aggregate.cells import ArmCell
+from lab.base.grouping import group_values
 from lab.model.bottleneck import FAILED
 from lab.model.metrics import find_metric
 from lab.model.pairs import REPEATS, WAYS, Compared, Scheme, Way
@@ -303,23 +304,18 @@ def least_slope(measurements: Sequence[Compared], metric: str, way: Way) -> floa
     points = {measurement.point for measurement in measurements if measurement.way == way}
     rng, slopes = np.random.default_rng(SEED), list[Floats]()
     for method in (way, "plain"):
-        doses: dict[float, dict[int, list[float]]] = {}
-        for measurement in measurements:
-            if (
-                measurement.way == method
-                and measurement.point in points
-                and measurement.valid
-                and measurement.dose
-                and metric in measurement.log_ratios
-            ):
-                doses.setdefault(measurement.dose, {}).setdefault(measurement.round, []).append(
-                    measurement.log_ratios[metric]
-                )
-        resampled: dict[float, Floats] = {}
-        for dose, rounds in doses.items():
-            if len(rounds) > 1:
-                effects = [expm1(fmean(logs)) for logs in rounds.values()]
-                resampled[dose] = rng.choice(effects, (DRAWS, len(effects))).mean(axis=1)
+        rounds = group_values(
+            ((measurement.dose, measurement.round), measurement.log_ratios[metric])
+            for measurement in measurements
+            if measurement.way == method and measurement.point in points and measurement.valid
+            if measurement.dose and metric in measurement.log_ratios
+        )
+        doses = group_values((dose, expm1(fmean(logs))) for (dose, _), logs in rounds.items())
+        resampled: dict[float, Floats] = {
+            dose: rng.choice(effects, (DRAWS, len(effects))).mean(axis=1)
+            for dose, effects in doses.items()
+            if len(effects) > 1
+        }
         if not resampled:
             return None
         slopes.append(
@@ -342,8 +338,8 @@ def find_usual_gap() -> float | None:
     return float(np.quantile(gaps, 0.95)) if gaps else None
 
 
-def list_committed_noise() -> list[PairNoise]:
-    """Return how much each metric varied in the committed comparisons of baselines with themselves (data/pairs).
+def list_committed_noise() -> Iterator[PairNoise]:
+    """Yield how much each metric varied in the committed comparisons of baselines with themselves (data/pairs).
 
     There is an entry for each baseline, load, metric and way of measuring: both sides at once as a pair, or one after
     the other. It needs two complete rounds (repetitions), in which every measurement is valid. Loads that were not
@@ -361,7 +357,6 @@ def list_committed_noise() -> list[PairNoise]:
         for metric, value in measurement.log_ratios.items():
             rounds = groups.setdefault((measurement.variant, measurement.point, measurement.way, metric), {})
             rounds.setdefault(measurement.round, []).extend([value] if measurement.valid else [])
-    results: list[PairNoise] = []
     for (_, point, way, metric), rounds in groups.items():
         complete = [values for values in rounds.values() if len(values) == (1 if way == "plain" else REPEATS)]
         if len(complete) < 2 or point not in loads:
@@ -369,5 +364,4 @@ def list_committed_noise() -> list[PairNoise]:
         # a round's mean is over REPEATS of one pair, and a block's pair is measured once
         within = 0.0 if way == "plain" else fmean((first - second) ** 2 / 2 for first, second in complete)
         sd = (stdev([fmean(values) for values in complete]) ** 2 + within * (1 - 1 / REPEATS)) ** 0.5
-        results.append(PairNoise(metric, None if way == "plain" else way, loads[point], sd, len(complete)))
-    return results
+        yield PairNoise(metric, None if way == "plain" else way, loads[point], sd, len(complete))

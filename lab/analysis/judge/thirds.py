@@ -1,8 +1,8 @@
 """The effect in each third of a sustained sample (a load of minutes): what lasts, and what only the first seconds show.
 
-Rates, CPU seconds per request and effects can be computed for any part of such a sample, from counts second by second. If
-requests were not counted, they are estimated from the bytes that the backend sent, or in older samples from the backend's CPU
-time. Every text about such a sample then has a note.
+Rates, CPU seconds per request and effects can be computed for any part of such a sample, from its usage second by second.
+The requests are estimated from the bytes that the backend sent, or in older samples from the backend's CPU time. Every text
+about such a sample has a note.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ BURST_S = 2.0
 In the committed samples with waiting ports, the ports were used up after them.
 """
 THIRDS = 3
-Source = Literal["requests", "sent-bytes", "backend-cpu"]
+Source = Literal["sent-bytes", "backend-cpu"]
 STAND_IN: Mapping[Source, str] = {
-    "requests": "",
     "sent-bytes": "; rates by the bytes that the backend sent per second, which stand for the requests",
     "backend-cpu": "; rates by the backend's CPU time per second, which stands for the requests",
 }
-CHANGES = "its sign changes within the sample"
 
 SecondsOf = Callable[[Sample], "RunningTotals | None"]
 
@@ -46,10 +44,10 @@ class RunningTotals:
 
     Attributes:
         t_s: The n moments in seconds since the load began, ascending.
-        requests: The requests answered until each moment, counted or estimated (see `source`).
+        requests: The requests answered until each moment, estimated (see `source`).
         cpu_s: The CPU seconds used until each moment by the proxy, or by the backend if there is no proxy.
-        source: How the requests are known: `requests` (counted), or estimated from the backend's sent bytes
-            (`sent-bytes`) or CPU time (`backend-cpu`).
+        source: What the requests are estimated from: the backend's sent bytes (`sent-bytes`) or CPU time
+            (`backend-cpu`).
 
     """
 
@@ -84,16 +82,14 @@ class RunningTotals:
         return self.between(self.t_s[0], self.t_s[0] + BURST_S)
 
 
-def read_running_totals(
-    sample: Sample, usage: pl.DataFrame, counts: Sequence[float] | None = None
-) -> RunningTotals | None:
+def read_running_totals(sample: Sample, usage: pl.DataFrame) -> RunningTotals | None:
     """Read the running totals of requests and CPU time within a sample.
+
+    The requests are estimated from the bytes that the backend sent, or else from its CPU time.
 
     Args:
         sample: The sample.
         usage: The table with the usage of the sample's processes over time.
-        counts: The requests answered in each whole second since the load began. If None, they are estimated from the
-            bytes that the backend sent, or else from its CPU time.
 
     Returns:
         The running totals; None if the usage was recorded too seldom, or if the sample's number of requests is unknown.
@@ -104,9 +100,6 @@ def read_running_totals(
     if len(totals) <= THIRDS or not sample.requests:
         return None
     t_s, cpu_s = zip(*totals.items(), strict=True)
-    if counts is not None:
-        sums = [0.0, *np.cumsum(counts)]
-        return RunningTotals(t_s, [float(count) for count in np.interp(t_s, range(len(sums)), sums)], cpu_s, "requests")
     sent = _sum_usage(usage, "backend", "sent_bytes") if "sent_bytes" in usage.columns else {}
     work, source = (sent, "sent-bytes") if any(sent.values()) else (used["backend"], "backend-cpu")
     total = next(reversed(work.values()), 0.0)
@@ -144,8 +137,8 @@ class Thirds:
     Attributes:
         parts: Metric → the effects in the first, second and last third of the samples.
         burst: Metric → the effect in the first `BURST_S` seconds.
-        source: How the requests of each second are known (`RunningTotals.source`): the least exact source of all
-            samples.
+        source: What the requests of each second are estimated from (`RunningTotals.source`): the least exact source of
+            all samples.
 
     """
 
@@ -170,8 +163,7 @@ class Thirds:
             return None
         if any(part.effect * effect < 0 for part in parts):
             return "changes"
-        significant = all(part.interval and part.interval[0] * part.interval[1] > 0 for part in parts)
-        return "holds" if significant else "open"
+        return "holds" if all(part.excludes_zero for part in parts) else "open"
 
     def settle(self, effect: Effect) -> Effect:
         """Return the effect; a difference over whole samples becomes inconclusive if not every third of them confirms it."""
@@ -187,8 +179,8 @@ class Thirds:
         return significant and self._fails(effect)
 
     def _fails(self, effect: Effect) -> bool:
-        state = self.holds(effect.metric, effect.estimate.effect) if effect.estimate else None
-        return state in ("changes", "open")
+        estimate = effect.estimate
+        return estimate is not None and self.holds(effect.metric, estimate.effect) in ("changes", "open")
 
     def sentence(self, metric: str, effect: float) -> str:
         """Describe whether each third of the samples confirms an effect, with the numbers.
@@ -204,7 +196,11 @@ class Thirds:
         state = self.holds(metric, effect)
         if state is None:
             return ""
-        text = {"holds": "it holds in each third", "changes": CHANGES, "open": "it is not shown by each third"}[state]
+        text = {
+            "holds": "it holds in each third",
+            "changes": "its sign changes within the sample",
+            "open": "it is not shown by each third",
+        }[state]
         effects = ", ".join(
             find_metric(metric).change(part.effect)
             + (find_metric(metric).ends(*part.interval) if part.interval else "")

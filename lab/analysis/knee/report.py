@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
-from statistics import median
-from typing import Literal, TypeVar
+from statistics import median, multimode
+from typing import Literal
 
 from pydantic import Field
 
@@ -54,7 +54,6 @@ SICK = SILENT | {Reason.WRONG_BACKEND, Reason.WRONG_SIZE, Reason.TOO_SHORT}
 """The faults that an overload may cause once a rate has passed; before that they end the search, too."""
 Outcome = Literal["pass", "fail", "unclear", "broken"]
 Limiter = Literal["proxy", "generator", "backend", "p99", "unknown"]
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +133,16 @@ def find_limiter(sample: Sample, backend_cpus: Collection[str]) -> Limiter:
 
     """
     generator, proxy = sample.generator_core, sample.proxy_core
-    if sample.reason in SILENT or sample.reason is Reason.GENERATOR_SATURATED:
-        return "generator"
-    if proxy is not None and proxy >= FULL and (generator is None or generator < FULL):
-        return "proxy"
-    if generator is not None and generator >= BUSY:
-        return "generator"
-    busy = [sample.busy[cpu] for cpu in backend_cpus if cpu in sample.busy]
-    if busy and min(busy) >= FULL:
-        return "backend"
-    return "p99" if sample.valid else "unknown"
+    backend = min((sample.busy[cpu] for cpu in backend_cpus if cpu in sample.busy), default=0.0)
+    rules: Sequence[tuple[Limiter, bool]] = (
+        ("generator", sample.reason in {*SILENT, Reason.GENERATOR_SATURATED}),
+        ("proxy", proxy is not None and proxy >= FULL and (generator is None or generator < FULL)),
+        ("generator", generator is not None and generator >= BUSY),
+        ("backend", backend >= FULL),
+        ("p99", sample.valid),
+        ("unknown", True),
+    )
+    return next(limiter for limiter, applies in rules if applies)
 
 
 def _explain_late(histogram: Histogram | None, p99_s: float) -> str:
@@ -309,7 +308,7 @@ def _build_knee(record: RunRecord, variant: str, trials: Sequence[RateTrial]) ->
         high = min(failing, default=None)
     failed = [trial for trial in trials if trial.rate_rps == high and trial.outcome == "fail"]
     limiters: list[Limiter] = [trial.limiter for trial in failed if trial.limiter is not None]
-    limited = _find_commonest(limiters)
+    limited = next(iter(multimode(limiters)), None)
     last, ended = trials[-1].sample if trials else None, isinstance(step, KneeFound)
     knee_rate = next((rate for rate in rates if ended and rate.rate_rps == low), None)
     return Knee(
@@ -319,7 +318,7 @@ def _build_knee(record: RunRecord, variant: str, trials: Sequence[RateTrial]) ->
         fails_rps=high,
         at_least=ended and (limited in ("generator", "backend") or high is None),
         limited_by=limited,
-        why=_find_commonest([trial.why for trial in failed]) or ""
+        why=next(iter(multimode(trial.why for trial in failed)), "")
         if ended
         else _explain_unfinished(record, step, trials, low, high),
         generator=last.generator if last else None,
@@ -354,7 +353,9 @@ def _explain_unfinished(
     if step.why == "nothing":
         return f"not even {format_rate(high)} req/s meets the conditions: {trials[-1].why}"
     unclear = [trial.why for trial in trials if trial.outcome == "unclear"]
-    reason = _find_commonest(unclear[-3:]) if step.why == "unclear" else f"{len(trials)} trials {CONTRADICT}"
+    reason = (
+        next(iter(multimode(unclear[-3:])), None) if step.why == "unclear" else f"{len(trials)} trials {CONTRADICT}"
+    )
     return f"{describe_interval(low, high)}: not resolved: {reason}"
 
 
@@ -395,11 +396,6 @@ def _build_rate(rate_rps: int, trials: Sequence[RateTrial]) -> Rate:
 def _compute_median(values: Iterable[float | None]) -> float | None:
     present = [value for value in values if value is not None]
     return median(present) if present else None
-
-
-def _find_commonest(values: Sequence[Value]) -> Value | None:
-    """Return the most frequent value, or the first of several equally frequent ones; None without any value."""
-    return Counter(values).most_common(1)[0][0] if values else None
 
 
 def describe_difference(of_knee: LoadPoint, points: Sequence[LoadPoint]) -> str:

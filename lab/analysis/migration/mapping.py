@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, cast
+from typing import Literal
 
 from lab.analysis.migration.table import (
     ANNOTATION,
@@ -34,6 +34,7 @@ from lab.analysis.migration.values import (
     list_names,
     translate,
 )
+from lab.base.grouping import group_values
 from lab.systems.ingress_nginx.configmap import KEYS, look_up
 from lab.systems.ingress_nginx.counterparts import explain_name
 from lab.systems.manifests.routes import PREFIX
@@ -141,6 +142,16 @@ class Line:
         """True if the key or annotation is a trap: something would behave differently after the move from ingress-nginx."""
         return self.standing in ("set", "hand", "lost") and self.weight != "nothing"
 
+    @property
+    def difference(self) -> tuple[object, ...]:
+        """What is equal for all keys and annotations that cause one trap (a different behaviour after the move).
+
+        The rows of several entry points differ in their settings alone.
+        """
+        row = self.row
+        what = (self.differs,) if row is None or row.differs else (row.keys, row.default, self.note)
+        return self.weight, bool(self.ingress), *what
+
 
 @dataclass(frozen=True, slots=True)
 class Trap:
@@ -224,22 +235,15 @@ class Migration:
 
         Among equally serious traps, those from keys in the file and from annotations come first.
         """
-        groups: dict[tuple[object, ...], list[Line]] = {}
-        for in_file, lines in ((True, (*self.settings, *self.annotations)), (False, (*self.defaults, *self.extras))):
-            for line in filter(lambda line: line.is_trap and line.row, lines):
-                row = cast(
-                    "CounterpartRow", line.row
-                )  # the rows of several entry points differ in their settings alone
-                what = (line.differs,) if row.differs else (row.keys, row.default, line.note)
-                groups.setdefault((line.weight, in_file, bool(line.ingress), *what), []).append(line)
+        groups = group_values(
+            ((in_file, line.difference), line)
+            for in_file, lines in ((True, (*self.settings, *self.annotations)), (False, (*self.defaults, *self.extras)))
+            for line in lines
+            if line.is_trap
+        )
         traps = [
-            Trap(
-                lines[0].weight,
-                tuple(dict.fromkeys(line.key for line in lines if line.key)),
-                bool(in_file),
-                tuple(lines),
-            )
-            for (_, in_file, *_), lines in groups.items()
+            Trap(lines[0].weight, tuple(dict.fromkeys(line.key for line in lines if line.key)), in_file, tuple(lines))
+            for (in_file, _), lines in groups.items()
         ]
         return sorted(traps, key=lambda trap: (WEIGHTS.index(trap.weight), not trap.in_file))
 
@@ -251,26 +255,24 @@ def find_streams(plan: MigrationPlan) -> Mapping[str, Sequence[str]]:
     as `proxy-buffering: off (shop/web)`. A kind without such a setting is left out.
     """
     annotations = ((line.key.removeprefix(PREFIX), line.text, line.ingress) for line in plan.migrations[0].annotations)
-    reasons: dict[str, list[str]] = {}
-    for name, value, ingress in (*((name, value, "") for name, value in plan.given.items()), *annotations):
-        for kind in _list_kinds(name, value):
-            reasons.setdefault(kind, []).append(f"{name}: {shorten(value)}{f' ({ingress})' * bool(ingress)}")
+    reasons = group_values(
+        (kind, f"{name}: {shorten(value)}{f' ({ingress})' * bool(ingress)}")
+        for name, value, ingress in (*((name, value, "") for name, value in plan.given.items()), *annotations)
+        for kind in _list_kinds(name, value)
+    )
     return {kind: reasons[kind] for kind in STREAMS if kind in reasons}
 
 
 def _list_kinds(name: str, value: str) -> Sequence[str]:
     """Return the kinds of long answers that a setting points to, by its name and value: `events`, `websocket` or `grpc`."""
-    if name == "proxy-buffering":
-        return ["events"] * (value.lower() == "off")
-    if name in ("proxy-read-timeout", "proxy-send-timeout"):
-        return ["events", "websocket"] * (compare_amounts(_LONG, value) in (0, 1))
-    if name == "backend-protocol":
-        return ["grpc"] * value.upper().startswith("GRPC")
-    return ["websocket"] * ("websocket" in name or ("snippet" in name and bool(_UPGRADE.search(value))))
-
-
-FileObjects: TypeAlias = "Mapping[tuple[str, str], Mapping[str, str]]"
-"""A mapping of (kind, name) of an object → its content."""
+    long = name in ("proxy-read-timeout", "proxy-send-timeout") and compare_amounts(_LONG, value) in (0, 1)
+    upgrade = "snippet" in name and bool(_UPGRADE.search(value))
+    signs = {
+        "events": long or (name == "proxy-buffering" and value.lower() == "off"),
+        "websocket": long or upgrade or "websocket" in name,
+        "grpc": name == "backend-protocol" and value.upper().startswith("GRPC"),
+    }
+    return [kind for kind, is_shown in signs.items() if is_shown]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +314,7 @@ class MigrationPlan:
 
 
 def read_keys(
-    data: Mapping[str, str], objects: FileObjects | None = None
+    data: Mapping[str, str], objects: Mapping[tuple[str, str], Mapping[str, str]] | None = None
 ) -> tuple[Mapping[str, Key], tuple[Unknown, ...]]:
     """Read the values that a ConfigMap gives to ingress-nginx's keys (settings).
 
@@ -586,8 +588,10 @@ def _map_annotation(table: Table, subjects: Mapping[str, Subject], annotation: A
         ]  # fmt: skip
     values = {shipped.name: shipped.default for shipped in KEYS.values()}
     subject = subjects.get(name) or subjects[annotation.name]
-    rows = table.rows.get(name) or table.rows[annotation.name]
-    return [_map_row(row, subject, key, values, annotation.ingress) for row in rows]
+    return [
+        _map_row(row, subject, key, values, annotation.ingress)
+        for row in table.rows.get(name) or table.rows[annotation.name]
+    ]
 
 
 def _map_extra(row: CounterpartRow) -> Line:

@@ -38,7 +38,6 @@ A test refuses a wrong table (`tests/analysis/migration/test_table.py`): a key w
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +47,7 @@ from typing import Any, Literal, cast, get_args
 
 import lab.systems
 from lab.base.errors import refuse_unknown
+from lab.base.files import read_tsv
 from lab.systems.table import SYSTEMS
 
 Weight = Literal["fails", "guards", "answers", "costs", "seen", "nothing"]
@@ -185,7 +185,9 @@ def load_table(system: str) -> Table:
     refuse_unknown(system, list_successors(), "--to", f"there is no successor {system!r}")
     rows, extras = _merge_rows(system)
     elsewhere = {name: (row,) for name, _, row in _read_leaving() if row}
-    about = next(row for cells in read_rows(FILES[system]) if cells["keys"] == ABOUT for row in _read_row(cells))
+    about = next(
+        row for cells in read_tsv(FOLDER / FILES[system]) if cells["keys"] == ABOUT for row in _read_row(cells)
+    )
     return Table(system, about, {**elsewhere, **rows}, tuple(extras))
 
 
@@ -200,16 +202,15 @@ def _merge_rows(system: str) -> tuple[dict[str, tuple[CounterpartRow, ...]], lis
     """
     rows, like = dict[str, tuple[CounterpartRow, ...]](), dict[str, tuple[CounterpartRow, ...]]()
     extras, inherited = list[CounterpartRow](), list[CounterpartRow]()
-    for cells in read_rows(FILES[system]):
+    for cells in read_tsv(FOLDER / FILES[system]):
         if cells["keys"] == ALL:
             like, inherited = _merge_rows(cells["value"])
-        if cells["keys"] in (ALL, ABOUT):
-            continue
-        made = tuple(_read_row(cells))
-        if made[0].keys[0] == EXTRA:
-            extras += made
-        else:
-            rows |= {key: (*rows.get(key, ()), *made) for key in made[0].keys}
+        elif cells["keys"] != ABOUT:
+            made = tuple(_read_row(cells))
+            if made[0].keys[0] == EXTRA:
+                extras += made
+            else:
+                rows |= {key: (*rows.get(key, ()), *made) for key in made[0].keys}
     return {**like, **rows}, extras or inherited
 
 
@@ -258,7 +259,7 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
 
     """
     entries: list[tuple[str, Subject, CounterpartRow | None]] = []
-    for cells in read_rows(LEAVING):
+    for cells in read_tsv(FOLDER / LEAVING):
         keys = tuple(cells["keys"].split())
         columns = {0: f"{cells['weight']} {cells['differs']}", -1: cells["less"], 1: cells["more"]}
         sides: dict[int, tuple[Weight, str]] = {
@@ -272,17 +273,6 @@ def _read_leaving() -> tuple[tuple[str, Subject, CounterpartRow | None], ...]:
         row = CounterpartRow(keys, "none", "", "", cells["default"], None, note, "") if note else None
         entries += [(key, subject, row) for key in keys]
     return tuple(entries)
-
-
-def read_rows(name: str) -> Iterator[Mapping[str, str]]:
-    """Yield each row of a table as column → text.
-
-    Args:
-        name: The path of the table below `FOLDER`.
-
-    """
-    with (FOLDER / name).open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE, restval="")
 
 
 def read_seen() -> Mapping[tuple[str, str], tuple[str, str]]:

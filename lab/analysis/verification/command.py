@@ -50,17 +50,19 @@ def write_command(request: RawRequest) -> str:
 def _write_curl(request: RawRequest, match: re.Match[str], headers: list[tuple[str, str]]) -> str:
     method, target, empty = match["method"], match["target"], not request.body.strip(b"\0")
     odd = _QUOTED.search(target)
-    words = ["curl", "-i", "--path-as-is", "-0" if match["minor"] == "0" else "--http1.1"]
-    words += ["-k"] * request.tls + (["-g", "--request-target", target] if odd else [])
-    if method != ("POST" if request.body else "GET"):
-        words += ["-I"] if method == "HEAD" else ["-X", method]
     sent = {name.lower() for name, _ in headers}
-    for name in ("User-Agent", "Accept", *(["Content-Type", "Expect"] if request.body else [])):
-        words += [] if name.lower() in sent else ["-H", f"{name}:"]
-    for name, value in headers:
-        words += [] if name == "Content-Length" else ["-H", f"{name}: {value}" if value else f"{name};"]
-    if request.body:
-        words += ["--data-binary", "@-" if empty else request.body.decode("latin-1")]
+    added = ("User-Agent", "Accept", *(["Content-Type", "Expect"] if request.body else []))  # by curl, unless left out
+    lines = [f"{name}:" for name in added if name.lower() not in sent]
+    lines += [f"{name}: {value}" if value else f"{name};" for name, value in headers if name != "Content-Length"]
+    is_usual = method == ("POST" if request.body else "GET")
+    words = [
+        *("curl", "-i", "--path-as-is", "-0" if match["minor"] == "0" else "--http1.1"),
+        *["-k"] * request.tls,
+        *(["-g", "--request-target", target] if odd else []),
+        *([] if is_usual else ["-I"] if method == "HEAD" else ["-X", method]),
+        *(word for line in lines for word in ("-H", line)),
+        *(["--data-binary", "@-" if empty else request.body.decode("latin-1")] if request.body else []),
+    ]
     scheme, path = "https" if request.tls else "http", "/" if odd else target
     quoted = " ".join(_write(word, shlex.quote) for word in words)
     feeding = f"head -c {len(request.body)} /dev/zero | " if request.body and empty else ""

@@ -15,7 +15,6 @@ If the status or the reached Service differs, everything else follows from this 
 
 from __future__ import annotations
 
-import csv
 import posixpath
 import re
 from collections import Counter
@@ -29,6 +28,8 @@ from urllib.parse import unquote
 from lab.analysis.migration.mapping import Line, Migration
 from lab.analysis.verification.command import write_command
 from lab.analysis.verification.requests import load_catalogue
+from lab.base.files import read_tsv
+from lab.base.grouping import group_values
 from lab.model.exchanges import Answer, Exchange, Headers, RawRequest, Received
 from lab.systems.manifests.routes import PREFIX
 
@@ -142,18 +143,19 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
         return text
 
     aspects = {"client status": describe_status(answer), "backend reached": describe_reached(exchange.received)}
-    for key, text in answer.tls.items():
-        aspects[f"client TLS {key}"] = text
+    aspects |= {f"client TLS {key}": text for key, text in answer.tls.items()}
     if not answer.status:
         return aspects
     own = not answer.header("x-lab-echo")  # the proxy's own answer
-    aspects["client HTTP version"] = answer.version
-    aspects["client interim answers"] = ", ".join(map(str, answer.interim)) or ABSENT
-    aspects["client connection"] = "kept" if answer.kept else "closed"
-    aspects["client trailers"] = _join(answer.trailers)
-    for key, values in _group(answer.headers).items():
-        if key not in EXCEPTED and not (own and key in ("content-type", "etag", "last-modified", "accept-ranges")):
-            aspects[f"client header {key}"] = name(values)
+    excepted = EXCEPTED | {"content-type", "etag", "last-modified", "accept-ranges"} if own else EXCEPTED
+    headers = {key: values for key, values in _group(answer.headers).items() if key not in excepted}
+    aspects |= {
+        "client HTTP version": answer.version,
+        "client interim answers": ", ".join(map(str, answer.interim)) or ABSENT,
+        "client connection": "kept" if answer.kept else "closed",
+        "client trailers": _join(answer.trailers),
+        **{f"client header {key}": name(values) for key, values in headers.items()},
+    }
     if own:
         aspects["client error page"] = f"{answer.header('content-type') or 'no type'}" if answer.body else "empty"
     else:
@@ -161,6 +163,8 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
         coding = answer.header("content-encoding")
         aspects["client body"] = f"encoded: {coding}" if coding else f"{len(answer.body)} bytes"
     for received in exchange.received[:1]:
+        headers = {key: values for key, values in _group(received.headers).items() if key not in EXCEPTED_OF_REQUESTS}
+        lower = all(key == key.lower() for key, _ in received.headers)
         aspects |= {
             "backend method": received.method,
             "backend path": name(received.target),
@@ -168,12 +172,9 @@ def list_aspects(exchange: Exchange, places: Mapping[str, str]) -> dict[str, str
             "backend body": received.body,
             "backend trailers": _join(received.trailers),
             "backend client address": name(received.client),
+            **{f"backend header {key}": name(values) for key, values in headers.items()},
+            "backend case of header names": "lower" if lower else "as it was sent",
         }
-        for key, values in _group(received.headers).items():
-            if key not in EXCEPTED_OF_REQUESTS:
-                aspects[f"backend header {key}"] = name(values)
-        lower = all(key == key.lower() for key, _ in received.headers)
-        aspects["backend case of header names"] = "lower" if lower else "as it was sent"
     return aspects
 
 
@@ -198,9 +199,7 @@ def describe_reached(received: Sequence[Received]) -> str:
 
 def _group(headers: Headers) -> dict[str, str]:
     """Return header name in lower case → all its values, joined with ` | `; cookies are sorted."""
-    grouped: dict[str, list[str]] = {}
-    for key, value in headers:
-        grouped.setdefault(key.lower(), []).append(value)
+    grouped = group_values((key.lower(), value) for key, value in headers)
     return {key: " | ".join(sorted(values) if key == "set-cookie" else values) for key, values in grouped.items()}
 
 
@@ -260,11 +259,11 @@ def find_differences(
         migration: The migration of the user's settings, whose lines predict differences; None to count all as new.
 
     """
-    groups: dict[str, list[tuple[Exchange, Exchange, str, str]]] = {}
-    for (before, before_aspects), (after, after_aspects) in zip(left, right, strict=True):
-        for aspect, (old, new) in compare_exchanges(before_aspects, after_aspects).items():
-            key = _make_key(aspect, before, after, old, new)
-            groups.setdefault(key, []).append((before, after, old, new))
+    groups = group_values(
+        (_make_key(aspect, before, after, old, new), (before, after, old, new))
+        for (before, before_aspects), (after, after_aspects) in zip(left, right, strict=True)
+        for aspect, (old, new) in compare_exchanges(before_aspects, after_aspects).items()
+    )
     differences = list[Difference]()
     for key, found in groups.items():
         aspect = key.partition(":")[0].partition(" @")[0]
@@ -312,8 +311,7 @@ def _make_key(aspect: str, before: Exchange, after: Exchange, old: str, new: str
 @cache
 def read_table(table: Path) -> tuple[dict[str, str], ...]:
     """Return the rows of a table of this package, each as column → text, in the file's order."""
-    with table.open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return tuple(read_tsv(table))
 
 
 def add_verified(system: str, differences: Iterable[Difference]) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import codecs
-import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
+from lab.base.files import read_tsv
 from lab.model.exchanges import RawRequest
 
 CATALOGUE = Path(__file__).with_name("catalogue.tsv")
@@ -47,7 +47,6 @@ class RoutedPath:
     """One path of one rule of an Ingress.
 
     Attributes:
-        ingress: The name of the Ingress, as `namespace/name`.
         host: The host of the rule. A wildcard begins with `*.`; a rule for every host has an empty one.
         path: The path as written.
         kind: The path type: Exact, Prefix or ImplementationSpecific.
@@ -56,7 +55,6 @@ class RoutedPath:
 
     """
 
-    ingress: str
     host: str
     path: str
     kind: str
@@ -151,9 +149,11 @@ def _of_path(path: RoutedPath, siblings: Sequence[RoutedPath]) -> Iterator[RawRe
         "redirect": ("whose backend sends a redirect", f"{sample}?lab=redirect"),
     }
     slug = "regex" if path.is_pattern else path.kind.lower()
-    for name, (about, target) in tried.items():
-        if sample != "/" or name in ("path", "below", "redirect"):
-            yield make_request(f"{slug}-{name}", f"a path of {kind} {about}", path.sent_host, target, tls=path.tls)
+    yield from (
+        make_request(f"{slug}-{name}", f"a path of {kind} {about}", path.sent_host, target, tls=path.tls)
+        for name, (about, target) in tried.items()
+        if sample != "/" or name in ("path", "below", "redirect")
+    )
     about = f"a POST to a path of {kind}"
     yield make_request(f"{slug}-post", about, path.sent_host, sample, "POST", body=b"a=1&b=2", tls=path.tls)
     for name, back in (("dots", "/../"), ("encoded-dots", "/%2e%2e/"), ("encoded-slash", "/..%2f")):
@@ -169,14 +169,16 @@ def _of_path(path: RoutedPath, siblings: Sequence[RoutedPath]) -> Iterator[RawRe
 
 def _of_host(host: str, path: RoutedPath) -> Iterator[RawRequest]:
     target = path.sample
-    for case, about, name, sent in (
-        ("no-such-path", "a path that no rule has", host, "/lab-no-such-path"),
-        ("host-port", "a host with a port", f"{host}:8080", target),
-        ("host-case", "a host in capitals", host.upper(), target),
-        ("host-dot", "a host with a dot at its end", f"{host}.", target),
-        ("host-below", "a host below the host", f"below.{host}", target),
-    ):
-        yield make_request(case, about, name, sent, tls=path.tls)
+    yield from (
+        make_request(case, about, name, sent, tls=path.tls)
+        for case, about, name, sent in (
+            ("no-such-path", "a path that no rule has", host, "/lab-no-such-path"),
+            ("host-port", "a host with a port", f"{host}:8080", target),
+            ("host-case", "a host in capitals", host.upper(), target),
+            ("host-dot", "a host with a dot at its end", f"{host}.", target),
+            ("host-below", "a host below the host", f"below.{host}", target),
+        )
+    )
     if path.tls:
         yield make_request("no-sni", "a TLS handshake without a server name", host, target, tls=True, sni=False)
 
@@ -234,7 +236,7 @@ def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
                 "source-range",
                 "an address of the list in X-Forwarded-For",
                 name,
-                {"headers": {"X-Forwarded-For": _first(notes[name])}},
+                {"headers": {"X-Forwarded-For": re.split(r"[,/]", notes[name])[0].strip()}},
             )
             for name in ranges
         ),
@@ -247,19 +249,19 @@ def _of_annotations(path: RoutedPath) -> Iterator[RawRequest]:
             for name in ([notes.get("session-cookie-name", "INGRESSCOOKIE")] if sticky else [])
         ),
     ]
-    for case, about, key, more in tries:
-        yield make_request(case, about, path.sent_host, path.sample, tls=path.tls, keys=(f"@{key}",), **more)
+    yield from (
+        make_request(case, about, path.sent_host, path.sample, tls=path.tls, keys=(f"@{key}",), **more)
+        for case, about, key, more in tries
+    )
     if "app-root" in notes:
         yield make_request("app-root", "the root of a host", path.sent_host, "/", tls=path.tls, keys=("@app-root",))
     others = [("server-alias", alias) for alias in re.findall(r"[\w.-]+", notes.get("server-alias", ""))]
     www = path.host.removeprefix("www.") if path.host.startswith("www.") else f"www.{path.host}"
     others += [("from-to-www-redirect", www)] * (notes.get("from-to-www-redirect") == "true")
-    for key, host in others:
-        yield make_request(key, f"another name of a host, by {key}", host, path.sample, keys=(f"@{key}",))
-
-
-def _first(ranges: str) -> str:
-    return ranges.split(",")[0].split("/")[0].strip()
+    yield from (
+        make_request(key, f"another name of a host, by {key}", host, path.sample, keys=(f"@{key}",))
+        for key, host in others
+    )
 
 
 def parse_size(text: str) -> int | None:
@@ -284,8 +286,7 @@ def load_catalogue() -> tuple[dict[str, str], ...]:
     - `keys`: the settings of ingress-nginx that the case is about.
     - `about`: what the case tries, in words.
     """
-    with CATALOGUE.open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return tuple(read_tsv(CATALOGUE))
 
 
 def make_catalogue(limit: int) -> list[RawRequest]:
@@ -338,10 +339,9 @@ def read_requests(place: str, text: str) -> list[RawRequest]:
     if text.lstrip().startswith("{"):
         return list(_read_har(place, text))
     entries = list[tuple[str, str, dict[str, str], list[str]]]()
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip() and line[0] != "#")
+    for number, line in lines:
         name, colon, value = line.strip().partition(":")
-        if not line.strip() or line.startswith("#"):
-            continue
         if not line[0].isspace():
             entries.append((f"{place}:{number}", line.strip(), {}, []))
         elif not entries or not (colon or name.startswith(">")):
@@ -377,8 +377,8 @@ def _read_har(place: str, text: str) -> Iterator[RawRequest]:
 
 def _from_url(place: str, method: str, url: str, headers: Mapping[str, str], body: bytes) -> RawRequest:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(place, f"expected METHOD URL, got {url!r}", "such as GET https://shop.example/cart?x=1")
+    is_url = parts.scheme in ("http", "https") and parts.hostname
+    refuse_if(not is_url, place, f"expected METHOD URL, got {url!r}", "such as GET https://shop.example/cart?x=1")
     target = url.split(parts.netloc, 1)[1].split("#")[0] or "/"
     target = target if target.startswith("/") else f"/{target}"
     return make_request(

@@ -278,8 +278,7 @@ def prepare_runs(store: AblationStore, target: Target, trials: ProbeTrials | Non
         try:
             new = bench.prepare(request, target, record.command, trials)
         except NothingMeasurableError as error:
-            skipped = {"skipped": True, "not_measurable": error.missing}
-            ready.append(ReadyRun(item.model_copy(update=skipped), None))
+            ready.append(ReadyRun(item.model_copy(update={"skipped": True, "not_measurable": error.missing}), None))
         else:
             ready.append(ReadyRun(item.model_copy(update={"not_measurable": new.record.not_measurable}), new))
     if not any(run.prepared for run in ready):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.model.variants.knobs import Knob, load_knob
 from lab.model.variants.variants import Overlay, load_chain, load_overlay, variant_names
 from lab.records.ablation import Step
@@ -98,8 +98,7 @@ def knobs_of(names: Iterable[str], manifests: Path, study: bool = False) -> list
                 owners = {owner.name: owner for owner in (*owned.owners, overlay)}
                 for_comparison = study and owned.knob.study is None
                 knobs[key] = OwnedKnob(owned.knob, owned.root, tuple(owners.values()), for_comparison=for_comparison)
-    if not knobs:
-        raise UsageError("ablate", f"no knobs: {', '.join(subjects)}", "name a variant that has some: `just list`")
+    refuse_if(not knobs, "ablate", f"no knobs: {', '.join(subjects)}", "name a variant that has some: `just list`")
     return list(knobs.values())
 
 
@@ -232,12 +231,11 @@ def runs_of(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
     A sweep is a named list of load points. Variants with a single knob (setting) come first, then the cumulative ones, which have several.
     """
     runs: dict[str, dict[str, None]] = {}
-    for step in steps:
-        if step.alone:
-            runs.setdefault(step.sweep, {})[step.alone] = None
-    for step in steps:
-        if step.cumulative:
-            runs.setdefault(step.sweep, {})[step.cumulative] = None
+    alone = [(step.sweep, step.alone) for step in steps]
+    cumulative = [(step.sweep, step.cumulative) for step in steps]
+    for sweep, name in (*alone, *cumulative):
+        if name:
+            runs.setdefault(sweep, {})[name] = None
     return {sweep: tuple(names) for sweep, names in runs.items()}
 
 

@@ -18,7 +18,7 @@ from lab.analysis.generations import Place, choose_generations
 from lab.analysis.judge.decision import ALPHA
 from lab.analysis.noise import Noise
 from lab.analysis.past import Schemes, forecast, select_committed_noise, select_judged_noise
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import check_writable, runs_folder
 from lab.experiments.bench.blocks import BlockChoice, choose_blocks
 from lab.experiments.bench.measurable import (
@@ -140,9 +140,8 @@ def resume(
     variants = {name: load_variant(name, manifests, fixtures) for name in names}
     target.check()
     first_cluster, cluster = record.facts.get(CLUSTER), target.facts().get(CLUSTER)
-    if first_cluster != cluster:
-        fault = f"it began on another cluster ({first_cluster}; this one is {cluster})"
-        raise UsageError(record.id, fault, "name the context it began with, or start a new run")
+    fault = f"it began on another cluster ({first_cluster}; this one is {cluster})"
+    refuse_if(first_cluster != cluster, record.id, fault, "name the context it began with, or start a new run")
     chosen = {
         point.name: choose_for_search(point, target)
         if choose_for_search
@@ -155,9 +154,8 @@ def resume(
             raise UsageError(record.id, fault, "start a new run, or restore the manifests")
     for point, first_used in record.generators.items():
         used = generator_record(chosen[point])
-        if used != first_used:
-            fault = f"it measured {point} with {first_used['name']} {first_used['version']}, now there is {used['name']} {used['version']}"
-            raise UsageError(record.id, fault, "start a new run, or restore the generator")
+        fault = f"it measured {point} with {first_used['name']} {first_used['version']}, now there is {used['name']} {used['version']}"
+        refuse_if(used != first_used, record.id, fault, "start a new run, or restore the generator")
     endpoints = {name: check_variant(variant, target, record.points) for name, variant in variants.items()}
     if choose_for_search is None:
         refuse_loads(record.points, chosen, endpoints)
@@ -280,7 +278,7 @@ def with_design(
         else:
             variant_of = {arm.name: arm.variant for arm in record.arms}
             bases = dict.fromkeys(variant_of[arm.baseline] for arm in record.arms if arm.baseline)
-            noises = select_committed_noise(record.target, bases, record.points)
+            noises = list(select_committed_noise(record.target, bases, record.points))
         promised = find_promises(record.model_copy(update={"design": design}), noises)
     changes = {
         "fixed_workers": fixed_workers,

@@ -23,7 +23,7 @@ from lab.analysis.past import (
     select_committed_noise,
     select_judged_noise,
 )
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.experiments.bench.request import RESOLVE, LoadedRequest, Resolve
 from lab.model.design import PlannedFor, choose_scheme
 from lab.model.metrics import RATIOS, find_metric
@@ -81,9 +81,8 @@ def choose_blocks(
         fault = f"what comes of the load in sweep '{sweep}' varies in its own unit, not by per cent"
         raise UsageError(RESOLVE, fault, "name the number by --blocks: its own A/A pairs show what it resolved")
     tried = {name: metric for name in names if (metric := resolve.metric or record.variants[name].primary_metric)}
-    if not tried:
-        fault = f"{', '.join(names)} is compared with nothing, so that no metric is its primary one"
-        raise UsageError(RESOLVE, fault, f"name one: --resolve {Resolve(resolve.effect, 'cpu_per_request')}")
+    fault = f"{', '.join(names)} is compared with nothing, so that no metric is its primary one"
+    refuse_if(not tried, RESOLVE, fault, f"name one: --resolve {Resolve(resolve.effect, 'cpu_per_request')}")
     for name, metric in tried.items():
         if needs := record.variants[name].needs:
             fault = f"{name} needs {needs}: no number of blocks shows its effect here"

@@ -10,7 +10,7 @@ from lab import generators
 from lab.analysis import rerun
 from lab.analysis.knee.report import build_report, describe_difference
 from lab.analysis.noise import PRIMARY, make_aa_arms
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import runs_folder
 from lab.experiments.bench.request import LoadedRequest
 from lab.generators.k6 import K6, Out
@@ -116,7 +116,7 @@ def find_measurable(loaded: LoadedRequest, target: Target, command: Sequence[str
         arms,
         points,
         {name: _build_record(loaded, name, surveyed.unpaired) for name in variants},
-        {**surveyed.facts, **surveyed.brought},
+        surveyed.facts,
     )
     changes = {
         "not_measurable": tuple(missing[name] for name in dict.fromkeys((*loaded.asked, *missing)) if name in missing),
@@ -198,8 +198,7 @@ def place_at_knee(
 
     """
     relative = [point for point in points if point.of_knee is not None]
-    if not relative:
-        raise UsageError("--knee", "no load of this sweep is placed at a knee", "leave it out, or --sweep at-knee")
+    refuse_if(not relative, "--knee", "no load of this sweep is placed at a knee", "leave it out, or --sweep at-knee")
     search = f"find it with `just knee {baselines[0]}{rerun.place(target)}{_format_options(relative[0])}`"
     if knee is None:
         fault = "this sweep's loads are placed at a knee, and none is named"
@@ -209,9 +208,8 @@ def place_at_knee(
     except ValueError:
         at_knee = _read_knee(RunStore.open(knee), relative, baselines, target, search)
     else:
-        if not 1 <= rate_rps <= 10_000_000:
-            fault = f"expected 1 to 10,000,000 requests per second, got {knee}"
-            raise UsageError("--knee", fault, "name a rate or a run")
+        fault = f"expected 1 to 10,000,000 requests per second, got {knee}"
+        refuse_if(not 1 <= rate_rps <= 10_000_000, "--knee", fault, "name a rate or a run")
         at_knee = AtKnee(rate_rps=rate_rps, run=None, variant=None)
     return tuple(point.at_rate(at_knee.rate_rps) for point in points), at_knee
 
@@ -220,8 +218,7 @@ def _read_knee(
     run: RunStore, relative: Sequence[LoadPoint], baselines: Sequence[str], target: str, search: str
 ) -> AtKnee:
     record = run.record
-    if record.knee is None:
-        raise UsageError("--knee", f"run {record.id} is no search for a knee", search)
+    refuse_if(record.knee is None, "--knee", f"run {record.id} is no search for a knee", search)
     if record.target != target:
         raise UsageError("--knee", f"the knee of {record.id} is of target '{record.target}', not '{target}'", search)
     if difference := describe_difference(record.points[0], relative):
@@ -295,8 +292,8 @@ def refuse_loads(
     """
     for variant, by_point in endpoints.items():
         for point in points:
-            used = chosen[point.name].generator
-            if refusal := generators.refuse_point(used, point, by_point[point.name]):
+            used, load = chosen[point.name].generator, generators.make_load(point, by_point[point.name])
+            if refusal := used.refusal(load):
                 fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
                 raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 

@@ -27,8 +27,7 @@ from lab.model.run import Probe, ProbeTrial
 from lab.model.samples import Sample
 from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import Variant
-from lab.records import store
-from lab.records.store import RunStore
+from lab.records.store import RunStore, run_names
 from lab.targets.base import Target
 
 MAX_TRIALS = 3
@@ -168,8 +167,7 @@ def bring_up_pair(say: Callable[[str], None], target: Target, variant: Variant, 
                 SampleRun(target, system, side, chosen, 0, 0.0, (), variant.manifests)
                 for system, side in zip(systems, slot.sides, strict=True)
             )
-            results = PairRun((left, right)).measure(1)
-            return judge_trial(point.rate_rps or 0.0, [result.sample for result in results])
+            return judge_trial(point.rate_rps or 0.0, [result.sample for result in PairRun((left, right)).measure(1)])
 
         yield trial_of
 
@@ -226,7 +224,7 @@ def _find_probe(run: MeasurableRun, target: Target, variant: Variant, point: Loa
         point: The load point.
 
     """
-    for name in list(reversed(store.run_names()))[:RECENT]:
+    for name in list(reversed(run_names()))[:RECENT]:
         try:
             record = RunStore.open(name).record
         except LabError:

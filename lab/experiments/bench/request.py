@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.generators.k6 import Out
 from lab.model.metrics import RATIOS
 from lab.model.names import EQUIVALENCE_MARGIN
@@ -189,10 +189,9 @@ def load_request(request: BenchRequest) -> LoadedRequest:
     needed = dict.fromkeys(name for name in (*requested, *baselines, reference) if name)
     variants = {name: by_name.get(name) or load_variant(name, manifests, fixtures) for name in needed}
     families = {variant.family: variant.name for variant in variants.values() if variant.name != reference}
-    if len(families) > 1:
-        message = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
-        remedy = "measure each family separately (--against names a baseline of the same one)"
-        raise UsageError("bench", f"{message}: they never stand in one table", remedy)
+    message = ", ".join(f"'{name}' is of the family '{family}'" for family, name in families.items())
+    remedy = "measure each family separately (--against names a baseline of the same one)"
+    refuse_if(len(families) > 1, "bench", f"{message}: they never stand in one table", remedy)
     return LoadedRequest(request, manifests, name, sweep, points, requested, compared, variants, reference)
 
 
@@ -222,7 +221,6 @@ def _choose_sweep(variants: Sequence[str], manifests: Path) -> str:
     sweeps = {sweep: name for name in variants if (sweep := load_variant(name, manifests).sweep) is not None}
     if not any(point.has_outcome or point.grpc for sweep in sweeps for point in load_sweep(sweep)[1].load_points):
         return DEFAULT_SWEEP
-    if len(sweeps) > 1:
-        choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())
-        raise UsageError("bench", f"each of these has a sweep of its own: {choices}", "name one by --sweep")
+    choices = ", ".join(f"{name} {sweep}" for sweep, name in sweeps.items())
+    refuse_if(len(sweeps) > 1, "bench", f"each of these has a sweep of its own: {choices}", "name one by --sweep")
     return next(iter(sweeps))

@@ -29,8 +29,7 @@ from lab.base.errors import MeasuringError
 from lab.experiments.calibration.known_server import COLUMNS, SECOND, Behaviour
 from lab.generators import GENERATORS, Generator, Installed, build_command
 from lab.measure import validity
-from lab.model import facts
-from lab.model.facts import ROOT
+from lab.model.facts import ROOT, read_git_commit
 from lab.model.load import GeneratorLoad, OutputError
 from lab.model.metrics import QUANTILES
 from lab.model.run import format_now
@@ -39,7 +38,7 @@ from lab.records.store import new_id
 from lab.records.tables import join_raw
 from lab.stats.histogram import Histogram, compute_bucket_edges_s
 from lab.targets.base import System, Target
-from lab.targets.common.process import GRACE_S, run_generator
+from lab.targets.common.process import GRACE_S, GeneratorJob, run_generators
 from lab.targets.common.scratch import make_scratch_folder
 from lab.targets.survey import collect_facts
 
@@ -243,10 +242,9 @@ def prepare(
         arguments: The command line, for the record.
 
     """
-    table = GENERATORS
-    installations = {name: installed for name in names if (installed := target.installed(table[name]))}
+    installations = {name: installed for name in names if (installed := target.installed(GENERATORS[name]))}
     cells = [
-        plan_cell(table[name], SCENARIOS[scenario], duration_s) for name in installations for scenario in scenarios
+        plan_cell(GENERATORS[name], SCENARIOS[scenario], duration_s) for name in installations for scenario in scenarios
     ]
     slots = plan_slots(cells, repeats, seed)
     generators = (
@@ -254,9 +252,9 @@ def prepare(
             name=name,
             version=installations[name].version if name in installations else None,
             installed=name in installations,
-            remedy=table[name].remedy,
-            models=tuple(sorted(table[name].models)),
-            latency_from=table[name].latency_from,
+            remedy=GENERATORS[name].remedy,
+            models=tuple(sorted(GENERATORS[name].models)),
+            latency_from=GENERATORS[name].latency_from,
             refusals={
                 refused.scenario: refused.refusal for refused in cells if refused.generator == name and refused.refusal
             },
@@ -275,7 +273,7 @@ def prepare(
         generators=tuple(generators),
         planned=len(slots),
         facts=collect_facts(target),
-        git_commit=facts.read_git_commit(),
+        git_commit=read_git_commit(),
     )
     return PlannedCalibration(record, slots, installations)
 
@@ -310,7 +308,7 @@ def measure_once(
         with _run_server(system, cell.behaviour, folder / "record") as (url, host):
             load = replace(cell.load, url=f"{url}/{PAGE}", host=host or cell.load.host)
             with system.watch() as watch:
-                ended = run_generator(system, generator, installed.path, load, folder)
+                (ended,) = run_generators([GeneratorJob(system, generator, installed.path, load, folder)])
             observation = watch.observation()
         server_record = parse_record((folder / "record").read_bytes()) if cell.behaviour else None
     result, failure = None, f"still running {GRACE_S:g} s after its time, killed" if ended.hung else ""

@@ -20,7 +20,6 @@ The column `where` defines the text in which a row's pattern is searched: `file`
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import textwrap
@@ -29,7 +28,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
+from lab.base.files import read_tsv
 from lab.experiments.configmap.searching import Named, SettingsMap, find_named, find_settings
 from lab.experiments.configmap.yaml_text import (
     NO_NAME,
@@ -103,10 +103,9 @@ def read_settings(place: str, content: bytes, reader: str) -> FileSettings:
             refuse_form(place, text, reader, "file", "rest")
             raise faults[0] if faults else _build_error(place, docs, reader)
         skipped = []
-    if len(likely) > 1:
-        commands = "\n  ".join(f"{settings.command} | {reader}" for settings in likely)
-        fault = f"holds {len(likely)} maps of settings: {'; '.join(settings.where for settings in likely)}"
-        raise UsageError(place, fault, f"give one of them:\n  {commands}")
+    commands = "\n  ".join(f"{settings.command} | {reader}" for settings in likely)
+    fault = f"holds {len(likely)} maps of settings: {'; '.join(settings.where for settings in likely)}"
+    refuse_if(len(likely) > 1, place, fault, f"give one of them:\n  {commands}")
     data, notes = _convert_values(likely[0], reader)
     if (size := sum(len(value.encode()) for value in data.values())) > LARGEST:
         fault = f"its values have {size} bytes: the API server takes {LARGEST} in one ConfigMap"
@@ -237,8 +236,7 @@ def load_forms() -> list[dict[str, str]]:
     A row has the name of a form, a regular expression that recognizes it (`pattern`), the kind of text that may match (`where`),
     and the command that turns such a file into a readable one. The result is cached.
     """
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return read_tsv(TABLE)
 
 
 def find_form(text: str, *places: str) -> tuple[str, str, int] | None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from os.path import commonprefix
 from typing import Literal, NamedTuple
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.experiments.configmap.reading import FileSettings
 from lab.model.variants.knobs import Check
 from lab.systems import checker
@@ -202,8 +202,7 @@ def split(place: str, given: FileSettings, elsewhere: bool = False) -> Split:
 
     """
     parts = sort_keys(place, given, elsewhere)
-    if not parts.singles:
-        raise UsageError(place, "nothing to measure", "\n  ".join(parts.notes) or "it holds no settings")
+    refuse_if(not parts.singles, place, "nothing to measure", "\n  ".join(parts.notes) or "it holds no settings")
     return parts
 
 

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import yaml
 from yaml.resolver import Resolver
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.systems.ingress_nginx.configmap import decode
 
 Value: TypeAlias = "Scalar | Mapping[str, Value] | Sequence[Value]"
@@ -84,14 +84,12 @@ def decode_text(place: str, content: bytes, reader: str) -> str:
     """
     mark, encoding = next(((mark, name) for mark, name in _BOMS if content.startswith(mark)), (b"", "utf-8"))
     for start, (fault, command) in _PACKED.items():
-        if content.startswith(start):
-            raise UsageError(place, f"is {fault}", f"give what is in it: {command} | {reader}")
+        refuse_if(content.startswith(start), place, f"is {fault}", f"give what is in it: {command} | {reader}")
     try:
         text = content.removeprefix(mark).decode(encoding)
     except UnicodeDecodeError as error:
         raise UsageError(place, f"is no UTF-8 at byte {error.start}", "save it as UTF-8") from None
-    if "\0" in text:
-        raise UsageError(place, "holds bytes of zero: no UTF-8", "save it as UTF-8")
+    refuse_if("\0" in text, place, "holds bytes of zero: no UTF-8", "save it as UTF-8")
     return text.replace("\r\n", "\n")
 
 
@@ -121,8 +119,7 @@ def parse_documents(place: str, text: str) -> list[Value]:
     twice: list[str] = []
     cache: dict[int, Value] = {}
     values = [_convert(place, node, twice, cache) for node in nodes]
-    if twice:
-        raise UsageError(place, "; ".join(twice), "keep one of them: kubectl refuses a key that stands twice")
+    refuse_if(twice, place, "; ".join(twice), "keep one of them: kubectl refuses a key that stands twice")
     return [value for value in values if not (isinstance(value, Scalar) and value.helm is None)]
 
 
@@ -137,8 +134,7 @@ def _convert(place: str, node: yaml.Node, twice: list[str], cache: dict[int, Val
         depth: The number of nodes around this one.
 
     """
-    if depth > DEPTH:
-        raise UsageError(place, f"is nested more than {DEPTH} deep", "give the map alone")
+    refuse_if(depth > DEPTH, place, f"is nested more than {DEPTH} deep", "give the map alone")
     if id(node) in cache:
         return cache[id(node)]
     result: Value

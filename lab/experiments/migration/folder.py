@@ -25,15 +25,16 @@ import yaml
 
 from lab.analysis.migration.mapping import Line, Migration, MigrationPlan
 from lab.analysis.migration.table import set_path, split_path
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import NotMeasurableError, UsageError, refuse_if
 from lab.base.files import as_option_error, writing
 from lab.experiments.ablation.folder import find_refusal
+from lab.experiments.ablation.plan import overlays_of
 from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import FileSettings
 from lab.experiments.configmap.split import BASELINE, split
 from lab.model.variants import kustomize
 from lab.model.variants.knobs import MANIFESTS, Check
-from lab.model.variants.variants import load_overlay, load_variant, variant_names
+from lab.model.variants.variants import load_variant
 from lab.targets.base import Target
 from lab.targets.survey import check_variant
 
@@ -50,13 +51,18 @@ def writable_lines(migration: Migration) -> list[Line]:
 
     Settings of the user's files come last, so that they override the others.
     """
-    lines = (*migration.extras, *migration.defaults, *migration.settings)
-    return [line for line in lines if line.standing == "set"]
+    return [line for line in (*migration.extras, *migration.defaults, *migration.settings) if line.standing == "set"]
 
 
 def has_manifests(system: str, manifests: Path = MANIFESTS) -> bool:
     """Return whether a folder of manifests contains the overlay (the variant's kustomization) of a system."""
     return (manifests / "overlays" / system / _FILE).exists()
+
+
+def map_stand_ins(manifests: Path) -> dict[str, str]:
+    """Return the stand-ins in a folder of manifests: name of a system → the first overlay (variant) that stands in for it."""
+    overlays = reversed(overlays_of(manifests))
+    return {overlay.stands_in_for: overlay.name for overlay in overlays if overlay.stands_in_for}
 
 
 def write_overlay_with(manifests: Path, migration: Migration, lines: Sequence[Line]) -> str:
@@ -99,10 +105,9 @@ def write_overlay_with(manifests: Path, migration: Migration, lines: Sequence[Li
             patches += patch
             kustomization["resources"] += files_made
         (folder / _FILE).write_text(_dump_yaml(kustomization | ({"patches": patches} if patches else {})))
-    title = f"{system} with your settings"
     overlay = kustomize.read_yaml(manifests / "overlays" / system / _FILE, system)
     annotations = overlay["metadata"]["annotations"]
-    annotations["lab/title"] = title
+    annotations["lab/title"] = f"{system} with your settings"
     shipped_checks = yaml.safe_load(annotations.get("lab/readback", "[]"))
     all_checks = [*shipped_checks, *(yaml.safe_load(line.readback) for line in lines if line.readback)]
     if checks := {check.subject: check for check in map(Check.model_validate, all_checks)}:
@@ -315,8 +320,7 @@ def add_variants(plan: MigrationPlan, manifests: Path, target: Target) -> tuple[
         place = plan.place or "no ConfigMap"
         baseline, notes = BASELINE, [f"{place}: {error.fault}: ingress-nginx is measured as it is shipped"]
     refusal = partial(find_refusal, manifests, target)
-    overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
-    stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
+    stand_ins = map_stand_ins(manifests)
     names: list[str] = []
     for item in plan.migrations:
         if not has_manifests(item.system, manifests):
@@ -336,6 +340,5 @@ def add_variants(plan: MigrationPlan, manifests: Path, target: Target) -> tuple[
         yours, refused = write_accepted(manifests, item, refusal)
         names += [item.system, *([yours] if yours else [])]
         notes += refused
-    if not names:
-        raise UsageError("migrate", "no successor can be measured here", "\n  ".join(notes))
+    refuse_if(not names, "migrate", "no successor can be measured here", "\n  ".join(notes))
     return baseline, names, notes

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from lab.analysis.migration import table
 from lab.analysis.migration.mapping import Annotation, MigrationPlan, migrate, read_keys
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.handing import piped_command
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.searching import find_settings
@@ -116,8 +116,7 @@ def _read_ingresses(place: str, content: bytes, notes: list[str], names: list[st
                 notes.append(f"{place}: {kind} {name} is no Ingress, and is left out")
         notes += _note_other_settings(place, value)
         annotations += _find_annotations(place, value, notes, names)
-    if not has_ingress:
-        raise UsageError(place, "holds no Ingress", "kubectl get ingress -A -o yaml prints all")
+    refuse_if(not has_ingress, place, "holds no Ingress", "kubectl get ingress -A -o yaml prints all")
     return annotations
 
 

@@ -19,7 +19,7 @@ from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
 from lab.analysis.known_costs import KnownCosts, compare_known_costs
 from lab.analysis.summary import Summary, summarise_run
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.model.metrics import find_metric
 from lab.model.run import RunRecord
 from lab.model.samples import Sample
@@ -100,8 +100,7 @@ def read_effects(run: RunStore) -> tuple[KnownCosts | None, list[Injected]]:
 
     """
     record, samples = run.record, run.samples()
-    if record.blocks < TEN:
-        raise UsageError(record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
+    refuse_if(record.blocks < TEN, record.id, f"has {record.blocks} blocks, ten are needed", "name a longer run")
     histograms = {
         sample.id: run.histogram(sample) for sample in samples
     }  # each is read twice: for the run, for its ten

@@ -22,7 +22,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.model.traffic import METHODS
 
 FORMATS = Path(__file__).with_name("formats.toml")
@@ -94,8 +94,7 @@ def read_log(place: str, content: bytes) -> AccessLog:
     numbered = [
         (number, line) for number, line in enumerate(content.decode("utf-8", "replace").split("\n"), 1) if line.strip()
     ]
-    if not numbered:
-        raise UsageError(place, "has no line", "name the access log of a proxy, with at least some hundred requests")
+    refuse_if(not numbered, place, "has no line", "name the access log of a proxy, with at least some hundred requests")
     table = tomllib.loads(FORMATS.read_text("utf-8"))
     formats = {
         row["name"]: (row.get("hosts", PATHS), _make_reader(row["pattern"], table["parts"])) for row in table["text"]

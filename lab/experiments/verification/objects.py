@@ -214,7 +214,7 @@ def _add_ingress(user: UserIngresses, place: str, raw: Mapping[str, Any]) -> Non
         host = str(rule.get("host") or "")
         secured = host in covered or f"*.{host.partition('.')[2]}" in covered
         for path in _list_paths({"rules": [rule]}):
-            user.paths.append(RoutedPath(shown, host, path["path"], path["pathType"], secured, notes))
+            user.paths.append(RoutedPath(host, path["path"], path["pathType"], secured, notes))
 
 
 def _find_fault(spec: Mapping[str, Any], backends: Sequence[Mapping[str, Any]], protocol: str) -> str:

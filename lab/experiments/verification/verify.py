@@ -17,11 +17,11 @@ from typing import Any
 from lab.analysis.migration.mapping import Migration, MigrationPlan
 from lab.analysis.verification.compare import Difference, find_differences, list_aspects
 from lab.analysis.verification.requests import generate, make_catalogue, parse_size, unique
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_if
 from lab.experiments.ablation.folder import find_refusal
 from lab.experiments.configmap import reading
 from lab.experiments.configmap.split import BASELINE
-from lab.experiments.migration.folder import has_manifests, write_accepted
+from lab.experiments.migration.folder import has_manifests, map_stand_ins, write_accepted
 from lab.experiments.migration.plan import READER
 from lab.experiments.verification.objects import (
     CONTROL_PORT,
@@ -32,7 +32,7 @@ from lab.experiments.verification.objects import (
     realise_configmap,
 )
 from lab.model.exchanges import Exchange, RawRequest, Received
-from lab.model.variants.variants import Variant, load_overlay, load_variant, variant_names
+from lab.model.variants.variants import Variant, load_overlay, load_variant
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.table import find_controller
 from lab.targets.common import wire
@@ -154,8 +154,7 @@ def prepare(
     requests = unique([*make_catalogue(limit), *generate(user.paths), *own])
     baseline = _make_checked("ingress-nginx", load_variant(BASELINE, manifests), target, user, data, extras)
     systems = list[VerifiedSystem]()
-    overlays = [load_overlay(name, manifests) for name in variant_names(manifests)]
-    stand_ins = {overlay.stands_in_for: overlay.name for overlay in reversed(overlays) if overlay.stands_in_for}
+    stand_ins = map_stand_ins(manifests)
     for migration in plan.migrations:
         try:
             systems.append(_prepare_successor(migration, manifests, target, user, stand_ins))
@@ -163,8 +162,7 @@ def prepare(
             notes.append(
                 f"{migration.system}: not verified: {error.fault}" + (f" ({error.remedy})" if error.remedy else "")
             )
-    if not systems:
-        raise UsageError("migrate --verify", "no successor can be brought up here", "\n  ".join(notes))
+    refuse_if(not systems, "migrate --verify", "no successor can be brought up here", "\n  ".join(notes))
     return Verification(baseline, systems, requests, user.services, [*user.notes, *notes])
 
 
@@ -188,8 +186,7 @@ def _prepare_successor(
 
     """
     name = migration.system
-    if not has_manifests(name, manifests):
-        raise UsageError(name, "the lab has no manifests of it yet", "")
+    refuse_if(not has_manifests(name, manifests), name, "the lab has no manifests of it yet")
     places = [target] if type(target) is LocalTarget else [target, LocalTarget()]
     only_on = load_overlay(name, manifests).only_on
     place = next((item for item in places if not only_on or item.name in only_on), None)
@@ -308,8 +305,7 @@ def verify(verification: Verification, repeats: int, say: Callable[[str], None])
         if system is verification.baseline:
             baseline = answers
         else:
-            differences = find_differences(baseline, answers, system.migration)
-            yield system.pair(system.name, len(answers), began, differences)
+            yield system.pair(system.name, len(answers), began, find_differences(baseline, answers, system.migration))
 
 
 def record_answers(system: VerifiedSystem, verification: Verification, say: Callable[[str], None]) -> Recorded:
@@ -381,8 +377,7 @@ def wait_for_routes(requests: Sequence[RawRequest], send: Callable[[RawRequest],
     probes = [item for item in requests if item.case.endswith(_PLAIN)]
     deadline, before, since = time.monotonic() + SETTLE_S, list[tuple[int, bool]](), time.monotonic()
     while time.monotonic() < deadline:
-        exchanges = [send(probe) for probe in probes]
-        now = [(item.answer.status, bool(item.received)) for item in exchanges]
+        now = [(item.answer.status, bool(item.received)) for item in map(send, probes)]
         if now != before:
             before, since = now, time.monotonic()
         missing = any(status in _NO_ROUTE for status, _ in now)

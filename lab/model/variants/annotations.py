@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.config import JsonDict
 
-from lab.base.errors import UsageError, refuse_unknown
-from lab.base.validation import format_faults
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
+from lab.base.validation import Model, format_faults
 from lab.model.variants import kustomize
 
 NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
@@ -31,8 +31,6 @@ LISTS = {
     "openshift": ("patches", "- {apiVersion: operator.openshift.io/v1, kind: IngressController, metadata: …, spec: …}"),
 }
 """The annotations that contain a list as YAML text: the plural name of the elements, and an example element."""
-
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def list_folders(parent: Path) -> list[str]:
@@ -68,13 +66,12 @@ def read(folder: Path, model: type[BaseModel], keys: set[str]) -> tuple[dict[str
     content = kustomize.read_yaml(folder / "kustomization.yaml", location)
     if not isinstance(content, dict):
         raise UsageError(location, "is no mapping", FORM)
-    if content.get("kind") != kind:
-        fault = f"kind: expected {kind}, got {content.get('kind')!r}"
-        raise UsageError(location, fault, "a knob is a Component, a variant a Kustomization")
+    fault = f"kind: expected {kind}, got {content.get('kind')!r}"
+    refuse_if(content.get("kind") != kind, location, fault, "a knob is a Component, a variant a Kustomization")
     for name, value in content.items():
         refuse_unknown(name, {"apiVersion", "kind", "metadata", *keys}, location, f"unknown key '{name}'")
-        if name in keys and not isinstance(value, list):
-            raise UsageError(location, f"{name}: expected a list, got {value!r}", FORM)
+        wrong = name in keys and not isinstance(value, list)
+        refuse_if(wrong, location, f"{name}: expected a list, got {value!r}", FORM)
     metadata = content.get("metadata")
     annotations = (metadata.get("annotations") if isinstance(metadata, dict) else None) or {}
     fields = {annotation_key(field): field for field in _fields(model)}

@@ -44,9 +44,7 @@ def changes(
     """
     old = {(label(obj), path): value for obj in before for path, value in _leaves(obj, "")}
     new = {(label(obj), path): value for obj in after for path, value in _leaves(obj, "")}
-    pairs = {
-        key: (old.get(key, ABSENT), new.get(key, ABSENT)) for key in [*old, *(key for key in new if key not in old)]
-    }
+    pairs = {key: (old.get(key, ABSENT), new.get(key, ABSENT)) for key in old | new}
     return {key: change for key, change in pairs.items() if change[0] != change[1]}
 
 
@@ -61,30 +59,28 @@ def unified(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject
     """
     old, new = ({label(obj): obj for obj in side} for side in (before, after))
     parts: list[str] = []
-    for key in [*old, *(key for key in new if key not in old)]:
+    for key in old | new:
         left, right = (dump(side[key]).splitlines(keepends=True) if key in side else [] for side in (old, new))
         parts += difflib.unified_diff(left, right, f"{names[0]} {key}", f"{names[1]} {key}")
     return "".join(parts)
 
 
-def patches(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]) -> list[dict[str, Any]]:
-    """Return the strategic merge patches that turn the objects in `before` into those in `after`.
+def patches(before: Iterable[KubernetesObject], after: Iterable[KubernetesObject]) -> Iterator[dict[str, Any]]:
+    """Yield the strategic merge patches that turn the objects in `before` into those in `after`.
 
-    A new object is returned completely. A removed key is null in its patch. Removed objects and removed elements of
+    A new object is yielded completely. A removed key is null in its patch. Removed objects and removed elements of
     lists cannot be expressed, and are left out.
     """
     old = {label(obj): obj for obj in before}
-    parts: list[dict[str, Any]] = []
     for obj in after:
         old_object = old.get(label(obj))
         if old_object is None:
-            parts.append(dict(obj))
+            yield dict(obj)
         elif old_object != obj:
             head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": {"name": obj["metadata"]["name"]}}
             change = _merge_patch(old_object, obj)
             head["metadata"] |= change.pop("metadata", {})
-            parts.append(head | change)
-    return parts
+            yield head | change
 
 
 def dump(value: Any) -> str:
@@ -116,9 +112,7 @@ def _by_name(value: object) -> dict[str, Any] | None:
         None if the value is not a list, if the list is empty, or if an element's name is missing or repeated.
 
     """
-    if not isinstance(value, list) or not value:
-        return None
-    if not all(isinstance(item, dict) and "name" in item for item in value):
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) and "name" in item for item in value):
         return None
     items = {str(item["name"]): item for item in value}
     return items if len(items) == len(value) else None

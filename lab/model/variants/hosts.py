@@ -7,13 +7,13 @@ A load that the variant's routes cannot serve is refused before anything starts.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count as count_from
-from itertools import islice
 from typing import Any, cast
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
+from lab.base.grouping import group_values
 from lab.model.endpoint import Endpoint, Tls
 from lab.model.load import Shard
 from lab.model.sweeps import LoadPoint
@@ -54,8 +54,8 @@ def add_routes(manifests: Sequence[dict[str, Any]], count: int) -> tuple[dict[st
     if route is None or len(routed) >= count:
         return tuple(manifests)
     host, (label, _, domain) = list(routed)[-1], list(routed)[-1].partition(".")
-    names = (f"{label.split('-')[0]}-{number:04}" for number in count_from(1))
-    free = islice((name for name in names if f"{name}.{domain}" not in routed), count - len(routed))
+    names = (f"{label.split('-')[0]}-{number:04}" for number in itertools.count(1))
+    free = itertools.islice((name for name in names if f"{name}.{domain}" not in routed), count - len(routed))
     copies = (
         (name, json.loads(json.dumps(route).replace(json.dumps(host), json.dumps(f"{name}.{domain}")))) for name in free
     )
@@ -80,19 +80,17 @@ def choose_hosts(routed: Mapping[str, Tls], proxied: bool, point: LoadPoint) -> 
     """
     ends = sorted(set(routed.values()))
     place = f"point {point.name}"
-    if point.tls == "routed" and len(ends) > 1:
-        fault = f"'routed' is not one: the variant's routes have {', '.join(ends)}"
-        raise UsageError(f"{place}: tls", fault, "name one of them")
+    fault = f"'routed' is not one: the variant's routes have {', '.join(ends)}"
+    refuse_if(point.tls == "routed" and len(ends) > 1, f"{place}: tls", fault, "name one of them")
     tls = ends[0] if point.tls == "routed" else point.tls
     hosts = tuple(host for host, end in routed.items() if end == tls)
-    if not hosts:
-        fault = f"asks for '{tls}', the variant's routes have {', '.join(ends)}"
-        raise UsageError(f"{place}: tls", fault, 'use tls = "routed", or a variant whose routes have it')
+    fault = f"asks for '{tls}', the variant's routes have {', '.join(ends)}"
+    refuse_if(not hosts, f"{place}: tls", fault, 'use tls = "routed", or a variant whose routes have it')
     count = len(hosts) if point.routes == "all" else point.routes
     if not proxied or (point.traffic is not None and hosts == (DEFAULT_HOST,)):
         hosts += tuple(f"bench-{number:04}.lab.test" for number in range(1, count))
-    if count > len(hosts):
-        raise UsageError(f"{place}: routes", f"asks for {count} routes, the variant has {len(hosts)}", "lower it")
+    fault = f"asks for {count} routes, the variant has {len(hosts)}"
+    refuse_if(count > len(hosts), f"{place}: routes", fault, "lower it")
     return hosts[:count], tls
 
 
@@ -180,10 +178,7 @@ def shards_of(names: Sequence[str], routers: Mapping[str, str], url: Callable[[s
         url: A function that returns a proxy's URL from its name and the first of its hosts.
 
     """
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        if name in routers:
-            groups.setdefault(routers[name], []).append(name)
+    groups = group_values((routers[name], name) for name in names if name in routers)
     shards = (Shard(url(router, hosts[0]), tuple(hosts)) for router, hosts in groups.items())
     return tuple(shards) if len(groups) > 1 else ()
 

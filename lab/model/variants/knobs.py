@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.errors import UsageError, refuse_unknown
-from lab.base.validation import Record
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
+from lab.base.validation import Record, refuse_broken_rules
 from lab.model import sweeps
 from lab.model.metrics import Primary
 from lab.model.variants import annotations as annotated
@@ -118,10 +118,11 @@ class Check(Record, coerce_numbers_to_str=True):
             possible = {"context", "among", "times"}
         keys = ("name", "context", "port", "process", "among", "times")
         present = {key for key in keys if getattr(self, key) is not None}
-        if missing := sorted(needed - present):
-            raise ValueError(f"readback: a check of kind '{self.kind}' needs {' and '.join(missing)}")
-        if extra := sorted(present - needed - possible):
-            raise ValueError(f"readback: a check of kind '{self.kind}' has no {' or '.join(extra)}")
+        missing, extra = sorted(needed - present), sorted(present - needed - possible)
+        refuse_broken_rules(
+            (bool(missing), f"readback: a check of kind '{self.kind}' needs {' and '.join(missing)}"),
+            (bool(extra), f"readback: a check of kind '{self.kind}' has no {' or '.join(extra)}"),
+        )
         return self
 
     @property
@@ -216,10 +217,9 @@ def load_knob(name: str, manifests: Path = MANIFESTS) -> Knob:
         raise UsageError(place, "lab/readback: two checks read the same thing", "keep one")
     parse_patch_targets(content, place)
     for generator in content.get("configMapGenerator", []):
-        if generator.get("behavior") != "merge":
-            fault = f"configMapGenerator.{generator.get('name')}: expected `behavior: merge`"
-            remedy = "a new ConfigMap belongs into resources; nothing reads a generated one by itself"
-            raise UsageError(place, fault, remedy)
+        fault = f"configMapGenerator.{generator.get('name')}: expected `behavior: merge`"
+        remedy = "a new ConfigMap belongs into resources; nothing reads a generated one by itself"
+        refuse_if(generator.get("behavior") != "merge", place, fault, remedy)
     return knob
 
 

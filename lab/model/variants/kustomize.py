@@ -175,18 +175,13 @@ def _stamp(folders: Iterable[Path]) -> Stamp:
 
     """
     stamp: set[tuple[str, int, int]] = set()
-    visited: set[Path] = set()
-    remaining = [folder.resolve() for folder in folders]
-    while remaining:
-        folder = remaining.pop()
-        if folder in visited:
-            continue
-        visited.add(folder)
+    queue = [folder.resolve() for folder in folders]
+    for folder in queue:  # which grows meanwhile
         for path in (Path(root, name) for root, _, names in os.walk(folder) for name in names):
             stat = path.stat(follow_symlinks=False)
             stamp.add((str(path), stat.st_size, stat.st_mtime_ns))
             if path.name in LISTS:
-                remaining += _read_listed_paths(path, stat.st_size, stat.st_mtime_ns)
+                queue += {*_read_listed_paths(path, stat.st_size, stat.st_mtime_ns)}.difference(queue)
     return frozenset(stamp)
 
 

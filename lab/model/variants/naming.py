@@ -71,13 +71,8 @@ def split_name(name: str) -> tuple[str, tuple[str, ...]]:
 
     In `A+B+C` the first `+` separates: ("A", ("B", "C")). A name without `+` has no components.
     """
-    if ON_TOP in name:
-        parent, _, components = name.rpartition(ON_TOP)
-    elif COMPONENT_SEPARATOR in name:
-        parent, _, components = name.partition(COMPONENT_SEPARATOR)
-    else:
-        return name, ()
-    return parent, tuple(components.split(COMPONENT_SEPARATOR))
+    parent, sign, components = name.rpartition(ON_TOP) if ON_TOP in name else name.partition(COMPONENT_SEPARATOR)
+    return parent, tuple(components.split(COMPONENT_SEPARATOR)) if sign else ()
 
 
 def join_name(parent: str, added: Sequence[str], manifests: Path = MANIFESTS) -> str:

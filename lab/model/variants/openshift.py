@@ -53,7 +53,7 @@ def check_patches(patches: Iterable[Any], place: str) -> tuple[dict[str, Any], .
     return result
 
 
-def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
+def commands(patches: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the `oc` commands, as lines of shell, that apply patches to OpenShift's router.
 
     Patches of one kind are merged into a single command. Each IngressController with a `domain`, which is a further router,
@@ -67,17 +67,16 @@ def commands(patches: Iterable[Mapping[str, Any]]) -> list[str]:
 
     """
     merged: dict[str, dict[str, Any]] = {}
-    routers: list[Mapping[str, Any]] = []
     for patch in patches:
-        kind = str(patch["kind"])
-        if "domain" in patch["spec"]:
-            routers.append(patch)
-        else:
+        if "domain" not in patch["spec"]:
+            kind = str(patch["kind"])
             merged[kind] = _merge(merged.get(kind, {}), {"spec": patch["spec"]}, kind)
     lines: list[str] = []
-    for controller in routers:
-        lines.append(f"# a router of its own; in the place of {controller['spec']['domain']}, a domain of yours:")
-        lines.append(f"oc apply -f - <<<{shlex.quote(json.dumps(controller, separators=(',', ':')))}")
+    for controller in (patch for patch in patches if "domain" in patch["spec"]):
+        lines += [
+            f"# a router of its own; in the place of {controller['spec']['domain']}, a domain of yours:",
+            f"oc apply -f - <<<{shlex.quote(json.dumps(controller, separators=(',', ':')))}",
+        ]
     if controller := merged.get("IngressController"):
         text = shlex.quote(json.dumps(controller, separators=(",", ":")))
         place = "oc -n openshift-ingress-operator"

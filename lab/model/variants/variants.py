@@ -19,14 +19,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lab.base.errors import NotMeasurableError, UsageError, did_you_mean
+from lab.base.errors import NotMeasurableError, UsageError, did_you_mean, refuse_first, refuse_if
 from lab.base.validation import Record
 from lab.model.metrics import Primary
 from lab.model.names import DEFAULT_TARGET
 from lab.model.traffic import ENDPOINTS, FIXTURE, MAX_ROUTES
 from lab.model.variants import annotations as annotated
-from lab.model.variants import diff as differences
-from lab.model.variants import kustomize, openshift
+from lab.model.variants import diff, kustomize, openshift
 from lab.model.variants.hosts import add_routes
 from lab.model.variants.knobs import KEYS as KNOB_KEYS
 from lab.model.variants.knobs import MANIFESTS, CostPlace, Knob, knob_names, load_knob, parse_patch_targets
@@ -194,9 +193,8 @@ class Variant(Record):
         A pair (two variants measured at once) then underestimates the effect. The knobs (settings) that the variant
         adds to its baseline state it, or the overlay if it is a root.
         """
-        if self.baseline is None and self.root_cost == "shared":
-            return True
-        return any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
+        shared_by_root = self.baseline is None and self.root_cost == "shared"
+        return shared_by_root or any(knob.cost == "shared" for knob in self.knobs if knob.name in self.own_knobs)
 
     @property
     def dose(self) -> float:
@@ -299,8 +297,9 @@ def reference_name(manifests: Path = MANIFESTS) -> str | None:
     names = [
         name for name in overlay_names(manifests) if _read_overlay(manifests / "overlays" / name, manifests).reference
     ]
-    if len(names) > 1:
-        raise UsageError("manifests/overlays", f"{' and '.join(names)} are both annotated lab/reference", "keep one")
+    refuse_if(
+        len(names) > 1, "manifests/overlays", f"{' and '.join(names)} are both annotated lab/reference", "keep one"
+    )
     return names[0] if names else None
 
 
@@ -462,9 +461,8 @@ def _only_on(name: str, stated: Sequence[str]) -> tuple[str, ...]:
     """
     lists = [text.split() for text in stated if text]
     common = tuple(target for target in lists[0] if all(target in targets for targets in lists)) if lists else ()
-    if lists and not common:
-        fault = f"lab/only-on: no target has all of it: {'; '.join(map(' '.join, lists))}"
-        raise UsageError("variant", f"'{name}': {fault}", "leave one of its knobs out")
+    fault = f"lab/only-on: no target has all of it: {'; '.join(map(' '.join, lists))}"
+    refuse_if(lists and not common, "variant", f"'{name}': {fault}", "leave one of its knobs out")
     return common
 
 
@@ -492,9 +490,7 @@ def diff_against_baseline(variant: Variant, manifests: Path = MANIFESTS) -> str:
     """Return a unified diff of a variant's Kubernetes objects against those of its baseline; empty without a baseline."""
     if variant.baseline is None:
         return ""
-    return differences.unified(
-        objects_of(variant.baseline, manifests), variant.manifests, (variant.baseline, variant.name)
-    )
+    return diff.unified(objects_of(variant.baseline, manifests), variant.manifests, (variant.baseline, variant.name))
 
 
 def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
@@ -514,15 +510,15 @@ def config_snippet(variant: Variant, manifests: Path = MANIFESTS) -> str:
     # The variant's own objects may have fixtures, which only the lab's loads need.
     rendered = _render(load_overlay(variant.name, manifests), manifests, patched if commands else None)
     objects = kustomize.parse_objects(rendered)
-    user_names = {differences.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
+    user_names = {diff.label(obj): obj["metadata"].get("annotations", {}).get(KNOWN_AS) for obj in objects}
     parts = [commands] if commands else []
-    for patch in differences.patches(objects_of(variant.baseline, manifests), objects):
-        if known_as := user_names[differences.label(patch)]:
+    for patch in diff.patches(objects_of(variant.baseline, manifests), objects):
+        if known_as := user_names[diff.label(patch)]:
             lab_name = patch["metadata"]["name"]
             patch["metadata"]["name"], container = known_as.split("/")
             for item in patch.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
                 item["name"] = container if item["name"] == lab_name else item["name"]
-        parts.append(differences.dump(patch))
+        parts.append(diff.dump(patch))
     return "---\n".join(parts)
 
 
@@ -571,37 +567,39 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
                 raise UsageError(place, f"{key}: there is no {kind} '{path.name}'", did_you_mean(path.name, names))
     parents = [path.name for path in resources if path.parent == root / "overlays"]
     parent = parents[0] if parents else None
-    rules = (
-        (not resources, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)"),
+    refuse_first(
+        (not resources, place, "resources: missing or empty", "name a baseline (../NAME) or bases (../../base/NAME)"),
         (
             object_files and components,
+            place,
             "components: beside objects of its own",
             f"leave them out: {folder.name}+COMPONENT is the variant with one",
         ),
         (
             len(parents) > 1,
+            place,
             f"resources: two baselines, {' and '.join(parents)}",
             "a variant has one; chain them",
         ),
         (
             parent is not None and len(resources) > 1,
+            place,
             f"resources: a base beside the baseline '{parent}'",
             "leave it out: the baseline brings its own",
         ),
         (
             parent is not None and not components,
+            place,
             f"components: none, so that it is its baseline '{parent}' again",
             "list a knob",
         ),
         (
             parent is not None and "compare_with" in values,
+            place,
             "metadata.annotations: lab/compare-with: it has a baseline",
             "leave it out: a variant is compared with its baseline",
         ),
     )
-    for broken, fault, remedy in rules:
-        if broken:
-            raise UsageError(place, fault, remedy)
     for key in ("compare_with", "stands_in_for"):
         rival = values.get(key)
         if rival is not None and (rival == folder.name or not is_variant(rival, manifests)):
@@ -651,9 +649,8 @@ def _refuse_contradiction(overlay: Overlay, knobs: Sequence[Knob]) -> None:
     for knob in knobs:
         for check in knob.readback:
             first, value = values.setdefault(check.subject, (knob.name, check.value))
-            if value != check.value:
-                fault = f"'{overlay.name}': knobs '{first}' and '{knob.name}' set the same thing, to {value} and to {check.value}"
-                raise UsageError("variant", fault, "keep one, or make one the baseline")
+            fault = f"'{overlay.name}': knobs '{first}' and '{knob.name}' set the same thing, to {value} and to {check.value}"
+            refuse_if(value != check.value, "variant", fault, "keep one, or make one the baseline")
 
 
 def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: Path) -> None:
@@ -678,16 +675,16 @@ def _refuse_idle_knobs(overlay: Overlay, objects: kustomize.Objects, manifests: 
     for knob, before, after in zip(knobs, stages, stages[1:], strict=False):
         folder = manifests / "components" / knob
         place = annotated.describe_file(folder)
-        old_labels = {differences.label(obj) for obj in before}  # a patch may delete its target
-        all_objects = (*before, *(obj for obj in after if differences.label(obj) not in old_labels))
+        old_labels = {diff.label(obj) for obj in before}  # a patch may delete its target
+        all_objects = (*before, *(obj for obj in after if diff.label(obj) not in old_labels))
         content, _ = annotated.read(folder, Knob, KNOB_KEYS)
         for target in parse_patch_targets(content, place):
             count = sum(map(target.means, all_objects))
             if count == 0 or (target.name and count > 1):
                 fault = f"patches.target: there is no {target} in '{overlay.name}'"
-                remedy = did_you_mean(str(target), {differences.label(obj) for obj in all_objects})
+                remedy = did_you_mean(str(target), {diff.label(obj) for obj in all_objects})
                 raise UsageError(place, fault, remedy)
-        lasting = differences.changes(before, after).items() & differences.changes(before, objects).items()
+        lasting = diff.changes(before, after).items() & diff.changes(before, objects).items()
         remaining = [name for name in knobs if name != knob]
         if not lasting and _render(overlay, manifests, remaining) == _render(overlay, manifests):
             fault = f"changes nothing: '{overlay.name}' renders the same without it"
@@ -709,7 +706,7 @@ def _refuse_incomplete(overlay: Overlay, objects: kustomize.Objects) -> None:
     """
     for obj in objects:
         pod = obj.get("spec", {}).get("template", {}).get("spec", {})
-        place = f"{overlay.name}: {differences.label(obj)}"
+        place = f"{overlay.name}: {diff.label(obj)}"
         containers = [*pod.get("initContainers", []), *pod.get("containers", [])]
         for item in containers:
             if "image" not in item:

@@ -13,7 +13,7 @@ import polars as pl
 
 from lab.analysis.aggregate.generations import compute_variance_components
 from lab.analysis.sample_frames import frame_samples
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.model.samples import Sample
 from lab.records.levels import SystemComponents
 from lab.records.store import RunStore
@@ -69,9 +69,8 @@ def yield_tables(run: RunStore, table: str, samples: Sequence[Sample]) -> Iterat
             labels = {name: getattr(sample, name) for name in LABELS if name not in ("run", "sample", "point")}
             labels |= {"run": run.record.id, "sample": sample.id, "point": sample.point.name}
             yield frame.select(*(pl.lit(labels[name], kind).alias(name) for name, kind in LABELS.items()), pl.all())
-    if not any_frame:
-        fault, remedy = EMPTY_TABLES[table]
-        raise UsageError(f"run {run.record.id}", f"has no {table}: {fault}", remedy)
+    fault, remedy = EMPTY_TABLES[table]
+    refuse_if(not any_frame, f"run {run.record.id}", f"has no {table}: {fault}", remedy)
 
 
 def _read_frame(run: RunStore, table: str, sample: Sample) -> pl.DataFrame | None:
@@ -147,9 +146,8 @@ def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame
         for of_variant in compute_variance_components(run.record, samples)
         if of_variant.found is not None
     ]
-    if not rows:
-        fault = "has no levels: no pair of twins was measured on several generations of workers"
-        raise UsageError(f"run {run.record.id}", fault, "just bench VARIANT --sweep generations")
+    fault = "has no levels: no pair of twins was measured on several generations of workers"
+    refuse_if(not rows, f"run {run.record.id}", fault, "just bench VARIANT --sweep generations")
     return pl.DataFrame([row.model_dump() for row in rows])
 
 

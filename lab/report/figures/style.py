@@ -105,8 +105,7 @@ def make_figure(
     """
     if not traces:
         return make_empty_figure(title, reason)
-    figure = add_frame(go.Figure(traces), title, height, subtitle)
-    return figure.update_xaxes(x).update_yaxes(y)
+    return add_frame(go.Figure(traces), title, height, subtitle).update_xaxes(x).update_yaxes(y)
 
 
 def make_stacked_figure(

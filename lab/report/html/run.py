@@ -91,9 +91,11 @@ def write_page(result: RunResult, folder: Path, further_tables: Sequence[Sequenc
     path, record = folder / FILE, result.run.record
     tried = [(arm.name, arm.baseline) for arm in record.arms if arm.role == "variant"]
     names, bases = [name for name, _ in tried], dict.fromkeys(base for _, base in tried if base)
-    title = f"{', '.join(names)} against {', '.join(bases)}"
-    if not tried:
-        title = ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
+    title = (
+        f"{', '.join(names)} against {', '.join(bases)}"
+        if tried
+        else ", ".join(arm.name for arm in record.arms if arm.role == "baseline")
+    )
     text = fill_template(
         "run.html",
         record=record,

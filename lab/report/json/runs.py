@@ -277,8 +277,7 @@ def describe_gate(gate: Gate, strict: bool) -> dict[str, Any]:
         strict: Whether the gate also fails if something is inconclusive.
 
     """
-    sentence = conclude(gate, strict)
-    return GATE.plain(gate, strict=strict, exit_status=gate.exit_status(strict), conclusion=sentence)
+    return GATE.plain(gate, strict=strict, exit_status=gate.exit_status(strict), conclusion=conclude(gate, strict))
 
 
 # -- a run's noise ----------------------------------------------------------------------------------------------

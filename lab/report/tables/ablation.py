@@ -19,8 +19,7 @@ from rich.text import Text
 from lab.analysis.explain.run import format_effect, make_verdicts
 from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import Effect
-from lab.analysis.judge.rows import Summary
-from lab.analysis.judge.rows import SummaryRow as ResultRow
+from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.model.metrics import DIFFERENCES, find_metric
 from lab.records.ablation import AblationRecord, Step
 from lab.report.grid import Grid, Notes, Part, Sentences, TableRow, make_columns, make_row
@@ -148,7 +147,7 @@ def _describe_verdict(step: Step, kind: str) -> str:
     return VERDICT_TEXTS[kind]
 
 
-def _rate_weight(item: tuple[ResultRow, Effect]) -> tuple[bool, bool, float]:
+def _rate_weight(item: tuple[SummaryRow, Effect]) -> tuple[bool, bool, float]:
     """Return a sort key for the effects of one knob (one setting): the strongest effect has the greatest key.
 
     Claimed effects (significant after adjustment) have the greatest keys. The next group is the other effects with a decision,

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from lab.analysis.calibration import Bias, GeneratorResult, PauseResult, Spread, summarise_generators
 from lab.records.calibration import OVER_S, PERCENTILES, CalibrationRecord
-from lab.report.grid import Grid, Part, Sentences, make_columns
-from lab.report.grid import make_row as row_of
+from lab.report.grid import Grid, Part, Sentences, make_columns, make_row
 from lab.report.markdown import escape
 from lab.stats.units import format_three_digits
 
@@ -130,7 +129,7 @@ def _make_sections(rows: Sequence[GeneratorResult]) -> list[tuple[str, Grid]]:
         ),
     ]
     return [
-        (title, Grid(make_columns(heads, left, style="dim"), tuple(row_of(*cells) for cells in lines)))
+        (title, Grid(make_columns(heads, left, style="dim"), tuple(make_row(*cells) for cells in lines)))
         for title, heads, left, lines in tables
         if lines
     ]

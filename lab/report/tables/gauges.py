@@ -27,8 +27,7 @@ from lab.analysis.judge.rows import Summary, SummaryRow
 from lab.analysis.rate_costs import RateCost, format_cost, format_even_rate
 from lab.model.metrics import METRICS
 from lab.model.plan import Arm
-from lab.report.grid import Fold, Grid, Part, Sentences, make_columns, make_row, make_sentence, make_title
-from lab.report.grid import TableRow as GridRow
+from lab.report.grid import Fold, Grid, Part, Sentences, TableRow, make_columns, make_row, make_sentence, make_title
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_bytes, format_seconds, format_significant
 
@@ -38,11 +37,11 @@ MEMORY, OPENED = "memory", "opened_per_request"
 LEAST_OPENED = 0.01
 """The upstream connections per good answer from which on they are shown; below, the proxy keeps those that it has."""
 COLUMNS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "proxy/config_bytes": ("configuration", format_bytes),
+    "proxy/config_bytes": ("configuration", lambda value: "–" if value is None else format_bytes(value)),
     "proxy/load_s": ("loaded in", format_seconds),
     "proxy/workers": ("workers", lambda count: "–" if count is None else f"{count:g}"),
     OPENED: ("opened per answer", lambda share: "–" if share is None else f"{share:.2f}"),
-    MEMORY: (MEMORY, format_bytes),
+    MEMORY: (MEMORY, lambda value: "–" if value is None else format_bytes(value)),
 }
 """The columns of the first table: gauge → its heading and the function that formats it.
 
@@ -167,7 +166,7 @@ def rate_costs_page(costs: Sequence[RateCost]) -> list[Part]:
     """
     if not costs:
         return []
-    rows: list[GridRow] = []
+    rows: list[TableRow] = []
     for cost in costs:
         changes = cost.idle_change, cost.marginal_change
         idle, marginal = changes if None not in changes else (cost.idle, cost.marginal)
@@ -200,7 +199,7 @@ def variance_page(all_levels: Sequence[VarianceComponents]) -> list[Part]:
     """
     if not all_levels:
         return []
-    rows: list[GridRow] = []
+    rows: list[TableRow] = []
     for levels in all_levels:
         components = (
             (levels.found.repeat, levels.found.generation, levels.found.bring_up)
@@ -285,7 +284,7 @@ def usage_page(usage: pl.DataFrame, memory_bytes: int | None, every_second: bool
 
 def _make_usage_grid(frame: pl.DataFrame) -> Grid:
     selected = frame.select([name for name in HEADINGS if name in frame.columns])
-    rows: list[GridRow] = []
+    rows: list[TableRow] = []
     for line in selected.iter_rows(named=True):
         texts: list[str] = []
         for name, value in line.items():

@@ -32,7 +32,6 @@ from lab.analysis.judge.rows import (
     compute_misleading_gaps,
 )
 from lab.model.metrics import COLUMNS, DIFFERENCES, METRICS, QUANTILES
-from lab.report import grid
 from lab.report.grid import (
     Fold,
     Grid,
@@ -43,6 +42,9 @@ from lab.report.grid import (
     Sentences,
     TableCell,
     TableColumn,
+    TableRow,
+    make_columns,
+    make_row,
     make_sentence,
     make_title,
 )
@@ -120,24 +122,24 @@ def _make_differences(summary: Summary, most: int | None) -> list[Part]:
 
     """
     heads = ("variant", "metric", "difference", "95 % interval", "per request", "p", "n", "decision")
-    rows: list[tuple[int, grid.TableRow]] = []  # with its rank: what decides is 0
+    rows: list[tuple[int, TableRow]] = []  # with its rank: what decides is 0
     for row in summary.rows:
         under = [Heading(row.point.name, describe_load(row.point))]
         if row.unsteady is not None and row.arm.role == "variant":
             cells = TableCell(row.arm.name, "bold"), TableCell(row.unsteady.short(), "yellow")
-            rows.append((0, grid.make_row(*cells, under=under, free=True)))
+            rows.append((0, make_row(*cells, under=under, free=True)))
             continue
         rows += [
-            (_rank(row, effect), grid.make_row(*_yield_difference(row, effect), under=under))
+            (_rank(row, effect), make_row(*_yield_difference(row, effect), under=under))
             for effect in row.effects
             if effect.primary or effect.marked
         ]
     for item in summary.not_measurable:
         cells = TableCell(item.variant, "bold"), TableCell(f"not measurable: {item.what}", "yellow")
-        rows.append((0, grid.make_row(*cells, under=[Heading("not measurable here")], free=True)))
+        rows.append((0, make_row(*cells, under=[Heading("not measurable here")], free=True)))
     last = len(heads) - 1
     fold = Fold((0, last), tuple(range(1, last)), indent=2)
-    return _make_short_grid(grid.make_columns(heads, left=(0, 1, 3, 7)), rows, fold, most, blank=True)
+    return _make_short_grid(make_columns(heads, left=(0, 1, 3, 7)), rows, fold, most, blank=True)
 
 
 def _rank(row: SummaryRow, effect: Effect) -> int:
@@ -155,7 +157,7 @@ def _rank(row: SummaryRow, effect: Effect) -> int:
 
 def _make_short_grid(
     columns: Sequence[TableColumn],
-    ranked: Sequence[tuple[int, grid.TableRow]],
+    ranked: Sequence[tuple[int, TableRow]],
     fold: Fold,
     most: int | None,
     blank: bool,
@@ -186,7 +188,7 @@ def _make_short_grid(
     return parts
 
 
-def _count_lines(rows: Sequence[grid.TableRow]) -> int:
+def _count_lines(rows: Sequence[TableRow]) -> int:
     """Return the number of lines that rows and the headings of their groups need, with two lines for each heading.
 
     A row needs one line. If any row has a long name (`LONG_NAME`), every row needs two. Free rows (those that do not use the
@@ -219,10 +221,9 @@ def _name_decision(effect: Effect) -> str:
     In a metric that is not the primary one, the decision is in brackets, since it is no verdict on the variant: `(better)`.
     """
     if effect.decision is Decision.A_A:
-        interval = effect.estimate.interval if effect.estimate else None
-        if interval is None:
+        if effect.estimate is None or not effect.estimate.has_interval:
             return Decision.NO_INTERVAL.value
-        return PASSED if interval[0] <= 0 <= interval[1] else "failed"
+        return "failed" if effect.estimate.excludes_zero else PASSED
     if effect.estimate is None and effect.pair_estimate is not None:
         return "as a pair, which decides nothing here"
     decision = effect.decision.value
@@ -261,7 +262,7 @@ def _make_absolutes(summary: Summary, every: bool, most: int | None) -> list[Par
     rows = [
         (
             0 if row.arm.role == "baseline" else 2 if row.arm.role == "reference" else 1,
-            grid.make_row(*_yield_absolute(row, names), under=[_describe_group(row)]),
+            make_row(*_yield_absolute(row, names), under=[_describe_group(row)]),
         )
         for row in shown
     ]
@@ -404,7 +405,7 @@ def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow], every: b
         if every and slowed and name == f"{slowed}_during_s":
             cells = (_format_slowdown(row.cell.slowdowns.get(slowed)) for row in rows)
             lines.append(_make_line(f"  {slowed} during against before", "×", cells, "dim"))
-    wide: list[grid.TableRow] = []
+    wide: list[TableRow] = []
     for line in lines:  # with the unit after its title
         head, unit, *cells = line.cells
         label = (f"{head.text}, {unit.text}" if unit.text else head.text).replace("  ", "&emsp;", 1)
@@ -414,8 +415,8 @@ def _make_disturbed_table(summary: Summary, rows: Sequence[SummaryRow], every: b
     return Grid((name, name, *arms), tuple(lines), Panels(2), blank=True, wide=Grid((name, *arms), tuple(wide)))
 
 
-def _make_line(text: str, unit: str, cells: Iterable[TableCell], style: str = "") -> grid.TableRow:
-    return grid.make_row(TableCell(text, style), TableCell(unit, "dim"), *cells)
+def _make_line(text: str, unit: str, cells: Iterable[TableCell], style: str = "") -> TableRow:
+    return make_row(TableCell(text, style), TableCell(unit, "dim"), *cells)
 
 
 def _format_slowdown(estimate: stats.Estimate | None) -> TableCell:

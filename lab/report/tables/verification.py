@@ -88,8 +88,7 @@ def _yield_difference(number: int, system: str, item: Difference) -> Iterator[Pa
     more = f" and {item.count - 1} more" if item.count > 1 else ""
     what = "" if item.aspect == "answer" else f"{item.aspect}: "
     request = item.left.request
-    head = f"{number}. {what}{request.about}{more}"
-    yield make_sentence(head, "bold", blank=True)
+    yield make_sentence(f"{number}. {what}{request.about}{more}", "bold", blank=True)
     command = write_command(request)
     yield Sentences(tuple(Text(line) for line in _fold(f"$ {command}")), (f"    {command}",))
     sides = item.left, item.right

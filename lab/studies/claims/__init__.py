@@ -36,14 +36,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from lab.analysis import rerun
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.base.validation import read_toml, refuse_broken_rules, validate_table
 from lab.model import sweeps
 from lab.model.metrics import METRICS
@@ -148,8 +147,9 @@ class Other(StrictModel):
 
     @model_validator(mode="after")
     def _check_present(self) -> Self:
-        if self.variant is None and self.points is None:
-            raise ValueError("tests: what is compared with needs a variant or points")
+        refuse_broken_rules(
+            (self.variant is None and self.points is None, "tests: what is compared with needs a variant or points")
+        )
         return self
 
 
@@ -301,8 +301,7 @@ def rules() -> dict[str, list[ClaimRule]]:
     by_id, by_claim = {claim.id: claim for claim in read_claims()}, dict[str, list[ClaimRule]]()
     for place, _, name, table in tables(FOLDER, "lab/studies/claims"):
         refuse_unknown(name, by_id, place, "no such claim")
-        if name in by_claim:
-            raise UsageError(place, "another file judges it, too", "keep one")
+        refuse_if(name in by_claim, place, "another file judges it, too", "keep one")
         entries = table if isinstance(table, list) else [table]
         by_claim[name] = [
             _resolve_rule(place, validate_table(ClaimRule, entry, place, SCHEMA, ClaimRule, ClaimTest, Other), by_id)
@@ -384,9 +383,8 @@ def _resolve_rule(place: str, rule: ClaimRule, by_id: Mapping[str, Claim]) -> Cl
         for name in test.like:
             refuse_unknown(name, by_id, f"{place}: like", f"there is no claim '{name}'")
             numbers.append(by_id[name].number or 0.0)
-            if numbers[-1] <= 0:
-                fault = f"{name} published no number: {by_id[name].published!r}"
-                raise UsageError(f"{place}: like", fault, "name two cells of a table")
+            fault = f"{name} published no number: {by_id[name].published!r}"
+            refuse_if(numbers[-1] <= 0, f"{place}: like", fault, "name two cells of a table")
         ratio = numbers[0] / numbers[1]
         return test.model_copy(update={"within": (ratio / NEAR_FACTOR, ratio * NEAR_FACTOR)})
 
@@ -435,8 +433,3 @@ def format_short(value: float) -> str:
     size = abs(value)
     text = f"{value:,.0f}" if size >= 99.95 or size == 0 else f"{value:.3g}"
     return text.replace("-", "−")
-
-
-def matches_pattern(pattern: str, name: str) -> bool:
-    """Return whether a name matches a pattern with `*` and `?` as wildcards, with regard to case."""
-    return fnmatchcase(name, pattern)

@@ -216,8 +216,7 @@ def _judge_run(rule: ClaimRule, run: Evidence) -> RunFinding:
     if against or all(part.holds for part in tested):
         least = min(part.blocks for part in against or tested)
         rests = f"rests on {format_blocks(least)}" if least < SUGGESTED_BLOCKS else ""
-        arms = {arm for part in tested for arm in (part.arm, part.other)}
-        defaults = describe_kept_defaults(run.run, arms)
+        defaults = describe_kept_defaults(run.run, {arm for part in tested for arm in (part.arm, part.other)})
         reason = "; ".join(filter(None, [_join_reasons(tested), rests, defaults]))
         return replace(blank, answer="contradicted" if against else "reproduced", why=reason)
     undecided = any(part.holds is None and part.value is not None for part in tested)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from math import exp, expm1, inf, log
 
@@ -19,8 +20,7 @@ from lab.analysis.aggregate.absolute import describe_split, find_clusters, forma
 from lab.analysis.aggregate.cells import compute_resolution_s
 from lab.analysis.evidence import Blocks, Damaged, Evidence, further_boots
 from lab.analysis.judge.decision import compute_noise_floor
-from lab.analysis.judge.rulings import explain_by_retransmission
-from lab.analysis.judge.rulings import find_generator_limits as limits
+from lab.analysis.judge.rulings import explain_by_retransmission, find_generator_limits
 from lab.analysis.judge.thirds import compute_thirds, make_totals_reader
 from lab.model.metrics import METRICS, find_metric
 from lab.model.sweeps import LoadPoint
@@ -28,7 +28,7 @@ from lab.stats import paired as stats
 from lab.stats.boots import estimate_over_boots, format_boots
 from lab.stats.power import MAX_BLOCKS, count_blocks_to_exclude
 from lab.stats.units import format_blocks, format_range
-from lab.studies.claims import ClaimTest, Other, format_short, lies_within_bound, matches_pattern
+from lab.studies.claims import ClaimTest, Other, format_short, lies_within_bound
 
 UNDERSTATED = ("rate", "link_share", "busiest_second")
 """The metrics whose true value may be larger where the generator was the limit of a closed loop."""
@@ -117,7 +117,7 @@ def measure_test(test: ClaimTest, variant: str, run: Evidence, sustained: bool =
     points = [
         point
         for point in run.points
-        if matches_pattern(test.points, point.name)
+        if fnmatchcase(point.name, test.points)
         and point.control is test.control
         and run.arms(name)
         and (point.sustained or not sustained)
@@ -151,7 +151,7 @@ def _measure_at(test: ClaimTest, arm: str, point: LoadPoint, run: Evidence) -> M
         spread = (min(numbers), max(numbers)) if level.low is None else None
         part = replace(blank, value=level.value, low=level.low, high=level.high, spread=spread)
         part = _decide(
-            part, 0.0, _find_hidden(test.metric, limited=True in limits(run.blocks(arm, point.name).values()))
+            part, 0.0, _find_hidden(test.metric, True in find_generator_limits(run.blocks(arm, point.name).values()))
         )
         return _check_direct(part, point, None, run)
     return _compare(blank, base, values, arm, point, run)
@@ -173,9 +173,7 @@ def _compare(
     """
     arms = run.arms(base.variant) if base.variant else [arm]
     points = [
-        entry.name
-        for entry in run.points
-        if not entry.control and matches_pattern(base.points or point.name, entry.name)
+        entry.name for entry in run.points if not entry.control and fnmatchcase(entry.name, base.points or point.name)
     ]
     if not arms or len(points) != 1:
         return replace(blank, why=f"nothing to compare with: {base.variant or base.points}", gap=True)
@@ -209,7 +207,7 @@ def _compare(
     part = _combine_boots(replace(blank, value=value, low=low, high=high, blocks=estimate.n), base, arm, point, run)
     sides = run.blocks(arm, point.name).values(), run.blocks(*against).values()
     middles = stats.estimate_median(arm_numbers).value, stats.estimate_median(base_numbers).value
-    limited = [True in limits(side) for side in sides]
+    limited = [True in find_generator_limits(side) for side in sides]
     if blank.test.metric in LESS and explain_by_retransmission(*sides, middles):
         # The slower side waited for the kernel, not for the generator.
         limited[middles[0] < middles[1]] = False

@@ -40,7 +40,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, did_you_mean, refuse_if, refuse_unknown
 from lab.base.validation import refuse_broken_rules, validate_table
 from lab.records import published
 from lab.studies.claims import Claim, format_short, lies_within_bound, read_claims, tables
@@ -212,10 +212,10 @@ def judge_by_own_data() -> dict[str, OwnJudgement]:
     by_id, judgements = {claim.id: claim for claim in read_claims()}, dict[str, OwnJudgement]()
     for place, study, name, table in tables(FOLDER, "lab/studies/claims/published"):
         refuse_unknown(name, by_id, place, "no such claim")
-        if by_id[name].study != study:
-            raise UsageError(place, f"a claim of {by_id[name].study}", f"move it to {by_id[name].study}.toml")
-        schema = "lab/schema/claim-published.json"
-        judgements[name] = own(by_id[name], validate_table(OwnRule, table, place, schema, OwnTest, Base, Unsettled))
+        claim = by_id[name]
+        refuse_if(claim.study != study, place, f"a claim of {claim.study}", f"move it to {claim.study}.toml")
+        rule = validate_table(OwnRule, table, place, "lab/schema/claim-published.json", OwnTest, Base, Unsettled)
+        judgements[name] = own(claim, rule)
     return judgements
 
 
@@ -325,8 +325,7 @@ def _compute_number(place: str, test: OwnTest, rows: Sequence[Row], value: publi
     if test.each and test.each not in base.where and test.each in base_rows[0]:
         base_rows = [row for row in base_rows if row[test.each] == value]
     denominator = _take_number(place, table, base_rows, column, take, test)
-    if denominator.value <= 0:
-        raise UsageError(place, f"{table}: {column}: a ratio to 0", "let `ratio_to` fit other rows")
+    refuse_if(denominator.value <= 0, place, f"{table}: {column}: a ratio to 0", "let `ratio_to` fit other rows")
     # the widest range that both leave open
     return Number(
         number.value / denominator.value,
@@ -352,8 +351,7 @@ def _select_rows(place: str, table: str, filters: Mapping[str, Cell | list[Cell]
         _refuse_unknown_column(place, table, name, rows)
     allowed = {name: cell if isinstance(cell, list) else [cell] for name, cell in filters.items()}
     selected = [row for row in rows if all(row[name] in cells for name, cells in allowed.items())]
-    if not selected:
-        raise UsageError(place, f"{table} has no row with {dict(filters)}", f"see data/published/{table}.csv")
+    refuse_if(not selected, place, f"{table} has no row with {dict(filters)}", f"see data/published/{table}.csv")
     return selected
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import product
 from math import expm1
@@ -33,7 +34,6 @@ from lab.report.tables.gauges import describe_variance
 from lab.stats.paired import MIN_BLOCKS
 from lab.stats.units import format_blocks, format_range, format_with_interval
 from lab.studies import ledger
-from lab.studies.claims import matches_pattern
 from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.exhibits import curves
 from lab.studies.exhibits.frames import (
@@ -174,7 +174,7 @@ def generations(run: Evidence, title: str, point: str = "*", variants: Sequence[
     components = [
         entry
         for entry in compute_variance_components(run.run.record, run.all_samples)
-        if matches_pattern(point, entry.point.name) and entry.generations
+        if fnmatchcase(entry.point.name, point) and entry.generations
     ]
     selected = [
         entry
@@ -395,10 +395,8 @@ def _find_log(run: Evidence, variant: str, pattern: str) -> tuple[str, Log | Non
         (load point's name, log); (pattern, None) if there is no such load point.
 
     """
-    for arm, name in product(run.arms(variant), list_points(run, pattern)):
-        if (log := run.log(arm, name)) is not None:
-            return name, log
-    return pattern, None
+    logs = ((name, run.log(arm, name)) for arm, name in product(run.arms(variant), list_points(run, pattern)))
+    return next(((name, log) for name, log in logs if log is not None), (pattern, None))
 
 
 # -- tables ---------------------------------------------------------------------------------------------------
@@ -422,7 +420,7 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
     rows: list[Sequence[str]] = []
     for row in run.summary().rows:
         arm, name = row.arm, row.point.name
-        if arm.role == "variant" and matches_pattern(point, name) and (not variants or arm.name in variants):
+        if arm.role == "variant" and fnmatchcase(name, point) and (not variants or arm.name in variants):
             judged = [(effect.primary, format_effect(effect)) for effect in row.effects if effect.estimate is not None]
             cells = ("; ".join(text for primary, text in judged if primary is first) or "–" for first in (True, False))
             rows.append([f"{arm.name} at {name}", arm.baseline or "", *cells])

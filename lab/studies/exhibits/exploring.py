@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from itertools import takewhile
 
 from rich.text import Text
@@ -27,7 +28,6 @@ from lab.report.markdown import render_markdown
 from lab.report.result import RunResult
 from lab.report.tables import comparison as comparison_tables
 from lab.stats.paired import MIN_BLOCKS
-from lab.studies.claims import matches_pattern
 from lab.studies.exhibits.frames import RunOrMissing, writes_run
 
 
@@ -163,7 +163,7 @@ def compare_variants(
     rows = [
         row
         for row in comparison.rows
-        if row.pair[1] in arms and matches_pattern(point, row.point.name) and (not metrics or row.metric in metrics)
+        if row.pair[1] in arms and fnmatchcase(row.point.name, point) and (not metrics or row.metric in metrics)
     ]
     if not rows:
         return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -23,7 +24,6 @@ from lab.model.variants.variants import sets_node
 from lab.report.figures.intervals import MeasuredNumber
 from lab.report.figures.style import add_note, make_empty_figure
 from lab.stats import paired as stats
-from lab.studies.claims import matches_pattern
 
 P = ParamSpec("P")
 RunOrMissing = Evidence | Missing
@@ -198,7 +198,7 @@ def fold_text(text: str, width: int = 90) -> str:
 
 def list_points(run: Evidence, pattern: str) -> list[str]:
     """Return the names of a run's load points that match a pattern; control runs are left out."""
-    return [point.name for point in run.points if not point.control and matches_pattern(pattern, point.name)]
+    return [point.name for point in run.points if not point.control and fnmatchcase(point.name, pattern)]
 
 
 def arms_of(run: Evidence, variants: Sequence[str]) -> list[str]:

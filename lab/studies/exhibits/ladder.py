@@ -209,8 +209,7 @@ def _make_level_rung(run: Evidence, name: str, variant: str, point: str) -> Rung
     level = stats.estimate_geometric_mean(values).value
     few = len(values) < stats.MIN_BLOCKS
     text = format_range(1e6 * min(values), 1e6 * max(values)) if few else format_digits(1e6 * level)
-    title = run.run.record.variants[variant].title
-    return Rung(f"{variant}, {name}", level, text=f"{text} µs", note=title, whole=True)
+    return Rung(f"{variant}, {name}", level, text=f"{text} µs", note=run.run.record.variants[variant].title, whole=True)
 
 
 # -- what is left against another target --------------------------------------------------------------------

@@ -16,7 +16,7 @@ import polars as pl
 from lab.analysis import pidstat
 from lab.analysis.evidence import Evidence
 from lab.analysis.summary import Summary
-from lab.base.errors import UsageError, did_you_mean, refuse_unknown
+from lab.base.errors import UsageError, refuse_unknown
 from lab.model.metrics import find_metric
 from lab.model.pages import PAGES
 from lab.model.sweeps import LoadPoint
@@ -240,9 +240,7 @@ def ratios(run: Evidence | None, title: str, study: str, table: str) -> go.Figur
 
     """
     by_title = {entry.shape.title: entry for entry in _shape_tables(study, run) if entry.shape.reference}
-    if table not in by_title:
-        fault = f"no table '{table}' with references"
-        raise UsageError(f"study {study}", fault, did_you_mean(table, list(by_title)))
+    refuse_unknown(table, by_title, f"study {study}", f"no table '{table}' with references")
     rows: list[RatioRow] = []
     for key, cell in by_title[table].cells.items():
         if not (cell.relative or cell.published_relative):
@@ -322,7 +320,7 @@ def concurrency(
     """
     several, first = len(metrics) > 1, find_metric(metrics[0])
     printed_lines = {find_metric(metric).title if several else "boom": _read_boom(metric) for metric in metrics}
-    sizes = [float(point.connections) for point in load_sweep(load_study("nds").file.sweep)[1].load_points]
+    sizes = [float(point.connections) for point in load_sweep(load_study("nds").sweep)[1].load_points]
     ends = min(sizes), max(sizes)
     bounds = [Bound(*read_claimed_level(claim), ends, find_metric(metric).title) for claim, metric in claimed.items()]
     lines = _list_by_size(run, metrics, variants, lambda point: point.connections)
@@ -505,10 +503,12 @@ def usage(run: Evidence | None, variants: Sequence[str], point: str) -> str:
     units = {"vsz_kib": " (KiB)", "rss_kib": " (KiB)"}
     averages = published.read_frame("nds_pidstat").group_by("process", maintain_order=True).agg(pl.col(COLUMNS).mean())
     rows = [grid.make_row(f"{name}, published", *map(format_digits, line)) for name, *line in averages.iter_rows()]
-    for variant in variants if run else ():
-        assert run is not None
-        for name, blocks in average_process_lines(run, variant, point).items():
-            rows.append(grid.make_row(f"{variant} at {point}: {name}", *map(_format_median, zip(*blocks, strict=True))))
+    measured = {variant: average_process_lines(run, variant, point) for variant in variants} if run else {}
+    rows += [
+        grid.make_row(f"{variant} at {point}: {name}", *map(_format_median, zip(*blocks, strict=True)))
+        for variant, processes in measured.items()
+        for name, blocks in processes.items()
+    ]
     heads = grid.make_columns(["process", *(HEADINGS[name] + units.get(name, "") for name in COLUMNS)], left=[0])
     table = render_markdown([grid.Grid(heads, tuple(rows))]).rstrip("\n")
     if run is None:

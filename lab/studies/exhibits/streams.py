@@ -147,7 +147,7 @@ def _select_runs(shelf: Shelf, study: str) -> Iterator[tuple[StudyChange, list[s
     The study's main question comes second, after the first of its `changes`. A run with all variants is preferred to a run that
     lacks some.
     """
-    file = load_study(study).file
+    file = load_study(study)
     own = StudyChange(question=file.question, variants=file.variants, sweep=file.sweep, quick=file.quick.sweep)
     for change in (*file.changes[:1], own, *file.changes[1:]):
         names = [*change.variants, *([change.against] if change.against else [])]
@@ -183,9 +183,8 @@ def _make_row(run: Evidence, arm: Arm, point: LoadPoint, service: Service, knobs
     system = f"{arm.variant} at {point.name}" if len(run.points) > 1 else arm.variant
     if not run.blocks(arm.name, point.name):
         return system, run.lost(arm.name, point.name), *[""] * 5
-    asked, lost = point.connections * point.streams, dict[str, float]()
-    for name in ENDS if point.has_outcome else ():
-        lost[name] = max(value or 0.0 for value in run.values(arm.name, point.name, name).values())
+    asked, ends = point.connections * point.streams, ENDS if point.has_outcome else ()
+    lost = {name: max(value or 0.0 for value in run.values(arm.name, point.name, name).values()) for name in ends}
     reasons = [f"{count:g} of {asked} {ENDS[name]}" for name, count in lost.items() if count]
     reasons += [f"the first after {measure('cut_s')}"] if lost.get("cut") else []
     late = [value for name in service.delays[:1] for value in run.values(arm.name, point.name, name).values() if value]

@@ -242,10 +242,10 @@ def draw_findings(judged: Sequence[ClaimVerdict]) -> str:
     """
     runs = evidence.load_references()[0]
     steps = list_steps(runs, judged)
-    asked = [finding.asked for finding in list_findings(runs)]
-    alike = {(question.arm, question.point): {question.run} for question in asked}
-    for finding in list_findings(runs):
-        alike[finding.asked.arm, finding.asked.point] |= {step.folder for step in finding.elsewhere}
+    alike = {
+        (finding.asked.arm, finding.asked.point): {finding.asked.run, *(step.folder for step in finding.elsewhere)}
+        for finding in list_findings(runs)
+    }
     chosen = [step for step in steps if step.folder in alike.get((step.arm, step.point), ())]
     rows = [(row, row.strip) for row in make_step_rows(chosen) if row.strip][:MOST_DRAWN]
     height = TOP + LINE * len(rows) + 6

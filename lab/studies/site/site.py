@@ -23,7 +23,7 @@ from plotly.offline import get_plotlyjs
 from lab.analysis.evidence import Evidence, load_references
 from lab.analysis.judge.decision import ALPHA
 from lab.analysis.noise import Noise, describe_null_claims, list_aa_variants, measure_noise
-from lab.base.errors import LabError, UsageError
+from lab.base.errors import LabError, UsageError, refuse_if
 from lab.base.files import as_option_error, reference_folder, replace_file
 from lab.model.metrics import find_metric
 from lab.model.names import EQUIVALENCE_MARGIN
@@ -86,10 +86,9 @@ def build_site(folder: Path, say: Callable[[str], None] = lambda _: None) -> Sit
         raise UsageError("--output", f"{folder.absolute()} is no folder", remedy) from None
     except OSError as error:
         raise UsageError("--output", f"{folder} cannot be written: {error.strerror}", remedy) from None
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError("--output", f"{folder.absolute()} cannot be written", remedy)
-    if path.is_dir():
-        raise UsageError("--output", f"{path} is a folder", remedy)
+    writable = os.access(folder, os.W_OK | os.X_OK)
+    refuse_if(not writable, "--output", f"{folder.absolute()} cannot be written", remedy)
+    refuse_if(path.is_dir(), "--output", f"{path} is a folder", remedy)
     runs, damaged = load_references()
     verdicts, reliability = ledger.judge_claims(), read_reliability(runs)
     files, studies = list_notebooks(), list_sources()

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from lab.base.errors import NotMeasurableError
 from lab.systems import programs
-from lab.systems.envoy import system as envoy
-from lab.systems.envoy.system import BOOTSTRAP, HOME
+from lab.systems.envoy.system import BOOTSTRAP, HOME, provide_envoy
 from lab.systems.manifests.pods import Container
 from lab.systems.system import (
     KLOG_FAULT,
@@ -84,7 +83,7 @@ def realise_envoy(context: Context) -> Realisation:
     if contour is None:
         fault = "no controller is in its pod, and nobody writes a file of routes here"
         raise NotMeasurableError("a file of routes", container.place, fault, "--target local")
-    proxy, controller = envoy.provide_envoy(context), _provide_program(contour)
+    proxy, controller = provide_envoy(context), _provide_program(contour)
     options = (f"--admin-address={HOME}/admin.sock", f"--namespace={context.pod.namespace}", *XDS)
     bootstrap = shlex.join((controller.inside, "bootstrap", BOOTSTRAP, *options))
     hook = (controller.inside, *container.pre_stop[1:]) if container.pre_stop[:1] == ("contour",) else None

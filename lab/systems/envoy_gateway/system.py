@@ -111,7 +111,7 @@ def _render_backends(parsed: Objects, addresses: Mapping[str, str]) -> Iterator[
     for namespace, backend in dict.fromkeys(backends):
         members = parsed.members(backend.service, backend.port, addresses)
         if members:
-            metadata = {"name": f"{backend.service}-{backend.port}", "namespace": namespace}
+            metadata = {"name": backend.name, "namespace": namespace}
             endpoints = [{"ip": {"address": member.address, "port": member.port}} for member in members]
             kind = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "Backend"}
             yield {**kind, "metadata": metadata, "spec": {"endpoints": endpoints}}

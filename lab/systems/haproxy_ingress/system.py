@@ -18,8 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_unknown
-from lab.systems.haproxy import system as haproxy
-from lab.systems.haproxy.system import MasterControl, Sections, realise_haproxy
+from lab.systems.haproxy.system import MasterControl, Sections, count, realise_haproxy
 from lab.systems.renewing import make_signal_renewal
 from lab.systems.settings import fill_defaults, load_keys
 from lab.systems.system import (
@@ -151,7 +150,7 @@ SYSTEM = ProxySystem(
     note="directive-equivalent: endpoints change by a reload (the controller: by the runtime API, into free server slots)",
     control=lambda process: MasterControl(process, 5.0),  # the default of its --sync-period
     renew=make_signal_renewal(signal.SIGUSR2),  # the signal for its master
-    counters=haproxy.count,
+    counters=count,
     migrations={"haproxy-ingress": "migrate.tsv"},
     workers=Workers(rules={"kubernetes-ingress": all_cpus}, keys=("nbthread",), capped=capped),
 )

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 
 from lab.base.errors import MeasuringError
 from lab.base.files import read_text_if_readable
-from lab.systems.haproxy import system as haproxy
-from lab.systems.haproxy.system import HOME
+from lab.systems.haproxy.system import HOME, find_serving_pid
 from lab.systems.system import ContainerProcess, Loading, write_changed
 
 CONF, RUN = f"{HOME}/conf", f"{HOME}/run"
@@ -71,7 +70,7 @@ class RouterControl:
         if str(loading.pid) not in (number for status in statuses for number in _NUMBER_INSIDE.findall(status)):
             fault = f"HAProxy {loading.pid} has ended before it served"
             raise MeasuringError(self._place, fault, self._process.tail(5) or "it printed nothing")
-        return haproxy.find_serving_pid(self._process) == str(loading.pid)
+        return find_serving_pid(self._process) == str(loading.pid)
 
     def load(self, files: Mapping[str, str], over: threading.Event) -> Loading | None:
         """Write the changed configuration files of the router's HAProxy, and request a reload from the router's script.

@@ -31,11 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base import quantities
-from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean
+from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, did_you_mean, refuse_if
 from lab.model.variants.hosts import ROUTE_LABELS, route_labels
 from lab.systems import programs
-from lab.systems.haproxy import system as haproxy
-from lab.systems.haproxy.system import FD_CEILING, HOME
+from lab.systems.haproxy.system import FD_CEILING, HOME, SOCKET, count
 from lab.systems.haproxy_router.control import CONF, RUN, TAKEN_S, RouterControl
 from lab.systems.manifests.objects import Endpoint, Objects
 from lab.systems.manifests.routes import HostRoute
@@ -283,9 +282,8 @@ def _refuse_unlike(place: str, text: str, form: Form) -> None:
     pattern, description = form
     if description and text and not re.fullmatch(pattern, text):
         raise UsageError(place, f"expected {description}, got {text!r}", "correct it")
-    if not description and text != pattern:
-        fault = f"only {pattern!r} can be had here, got {text!r}"
-        raise UsageError(place, fault, "remove it, or use --target kind")
+    fault = f"only {pattern!r} can be had here, got {text!r}"
+    refuse_if(not description and text != pattern, place, fault, "remove it, or use --target kind")
 
 
 def _render_defaults(env: Mapping[str, str]) -> list[str]:
@@ -349,7 +347,7 @@ def render(settings: Mapping[str, object], backends: Sequence[RouterBackend]) ->
         backends=backends,
         conf=CONF,
         run=RUN,
-        socket=haproxy.SOCKET,
+        socket=SOCKET,
         certificate=CERTIFICATE,
         md5=lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
         quoted=lambda text: "'" + text.replace("'", r"'\''") + "'",
@@ -433,9 +431,8 @@ def reload_interval_s(place: str, text: str) -> int:
 
     """
     seconds = _parse_seconds(place, text)
-    if not 1 <= seconds <= 120 or seconds != int(seconds):
-        fault = f"expected 1s to 120s, got {text}: OKD allows no other minimum interval between reloads"
-        raise UsageError(place, fault, "choose whole seconds in that range")
+    fault = f"expected 1s to 120s, got {text}: OKD allows no other minimum interval between reloads"
+    refuse_if(not 1 <= seconds <= 120 or seconds != int(seconds), place, fault, "choose whole seconds in that range")
     return int(seconds)
 
 
@@ -482,7 +479,7 @@ SYSTEM = ProxySystem(
     realise=realise,
     control=control,
     renew=renew,
-    counters=haproxy.count,
+    counters=count,
     tools=(
         MachineTool("haproxy", ("-v",), (2, 6), "the OKD router's variants", "apt-get install haproxy"),
         MachineTool("bash", ("--version",), (5, 0), "starts HAProxy anew", "apt-get install bash"),

@@ -27,7 +27,6 @@ controller's own decoder. Values that only nginx would refuse are not refused he
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from lab.base.errors import UsageError, did_you_mean
+from lab.base.files import read_tsv
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,28 +213,22 @@ class IngressNginxKey:
     why: str
 
 
-def _read_keys() -> dict[str, IngressNginxKey]:
-    with Path(__file__).with_suffix(".tsv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", restval="", quoting=csv.QUOTE_NONE))
-    return {
-        row["key"]: IngressNginxKey(
-            name=row["key"],
-            kind=row["kind"],
-            default=row["default"],
-            where=cast("Where", row["where"]),
-            directive=row["directive"],
-            optional="optional" in row["tags"],
-            tls="tls" in row["tags"],
-            behind="behind" in row["tags"],
-            sweep=row["sweep"],
-            names=row["names"],
-            why=row["why"],
-        )
-        for row in rows
-    }
-
-
-KEYS: Mapping[str, IngressNginxKey] = _read_keys()
+KEYS: Mapping[str, IngressNginxKey] = {
+    row["key"]: IngressNginxKey(
+        name=row["key"],
+        kind=row["kind"],
+        default=row["default"],
+        where=cast("Where", row["where"]),
+        directive=row["directive"],
+        optional="optional" in row["tags"],
+        tls="tls" in row["tags"],
+        behind="behind" in row["tags"],
+        sweep=row["sweep"],
+        names=row["names"],
+        why=row["why"],
+    )
+    for row in read_tsv(Path(__file__).with_suffix(".tsv"))
+}
 """The keys of ingress-nginx 1.15.1, by their names."""
 IDLE, FOREIGN = (frozenset(name for name, key in KEYS.items() if key.where == kind) for kind in ("idle", "controller"))
 REALISED = tuple(key for key in KEYS.values() if key.name not in IDLE | FOREIGN)

@@ -8,7 +8,6 @@ The module reads the table, and does no other I/O.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
 from collections.abc import Collection
@@ -17,6 +16,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
+from lab.base.files import read_tsv
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.manifests.routes import PREFIX
 
@@ -81,8 +81,6 @@ def counterparts() -> tuple[Counterpart, ...]:
     A line has a name that people write into ingress-nginx's ConfigMap although it is no key, such as a directive of nginx. The
     line also has the keys with the intended effect, if such keys exist.
     """
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", restval=""))
     return tuple(
         Counterpart(
             row["dialect"],
@@ -90,7 +88,7 @@ def counterparts() -> tuple[Counterpart, ...]:
             tuple(key for key in row["key"].split(", ") if key != "-"),
             row["remark"],
         )
-        for row in rows
+        for row in read_tsv(TABLE)
     )
 
 
@@ -131,10 +129,8 @@ def find_key(name: str) -> str:
     plain = _normalize(name)
     if plain in KEYS:
         return plain
-    for row in counterparts():
-        if fnmatchcase(plain, row.name) and row.dialect in ("nginx", "spelling"):
-            return " and ".join(row.keys) or f"none ({row.remark})"
-    return _SNIPPET
+    rows = (row for row in counterparts() if fnmatchcase(plain, row.name) and row.dialect in ("nginx", "spelling"))
+    return next((" and ".join(row.keys) or f"none ({row.remark})" for row in rows), _SNIPPET)
 
 
 def directives_led(text: str) -> str | None:

@@ -25,8 +25,8 @@ from pathlib import Path
 from lab.base.errors import UsageError, refuse_unknown
 from lab.systems import programs
 from lab.systems.ingress_nginx.configmap import decode_settings, render_lines, split_list
-from lab.systems.manifests.objects import Route
 from lab.systems.manifests.pods import Container
+from lab.systems.manifests.routes import IngressPath
 from lab.systems.nginx import system as nginx
 from lab.systems.nginx.control import NginxControl
 from lab.systems.nginx.system import CONFIG, LOADER, PID, count, nginx_version, refuse_nginx_workers
@@ -281,7 +281,9 @@ def _render_server(context: Context, host: str, reached: Mapping[str, object]) -
     }
 
 
-def _render_location(route: Route, regex: bool, upstream: str, reached: Mapping[str, object]) -> Mapping[str, object]:
+def _render_location(
+    route: IngressPath, regex: bool, upstream: str, reached: Mapping[str, object]
+) -> Mapping[str, object]:
     """Return the values that the template of nginx.conf needs for the `location` blocks of an Ingress's path.
 
     A path of type Prefix matches whole segments only. So `/a` becomes two locations, `= /a` and `/a/`.

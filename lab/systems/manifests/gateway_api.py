@@ -104,6 +104,11 @@ class ServicePort:
     service: str
     port: int
 
+    @property
+    def name(self) -> str:
+        """The name of the backend in a proxy's configuration, for example `shop-80`."""
+        return f"{self.service}-{self.port}"
+
 
 @dataclass(frozen=True, slots=True)
 class RouteRule:

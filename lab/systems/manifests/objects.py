@@ -33,8 +33,7 @@ from lab.systems.manifests.gateway_api import (
 )
 from lab.systems.manifests.pods import Pod
 from lab.systems.manifests.replicas import Budget, read_budget
-from lab.systems.manifests.routes import PREFIX, HostRoute, read_ingress, read_route
-from lab.systems.manifests.routes import IngressPath as Route
+from lab.systems.manifests.routes import PREFIX, HostRoute, IngressPath, read_ingress, read_route
 
 ROLE_LABEL = "lab/role"
 
@@ -79,14 +78,12 @@ class Slice:
     Its addresses do not depend on any pod.
 
     Attributes:
-        name: the name of the EndpointSlice.
         service: the name of the Service that gets the endpoints.
         ports: name of the Service's port → number of the port at the addresses.
         addresses: the IP addresses that are ready.
 
     """
 
-    name: str
     service: str
     ports: Mapping[str, int]
     addresses: tuple[str, ...]
@@ -144,7 +141,7 @@ class Objects:
 
     pods: tuple[Pod, ...]
     services: Mapping[str, Service]
-    routes: tuple[Route, ...]
+    routes: tuple[IngressPath, ...]
     """The paths of the Ingresses."""
     configmaps: Mapping[str, Mapping[str, str]]
     """The data of each ConfigMap, by its name."""
@@ -210,7 +207,7 @@ class Objects:
         encrypted = ServedPort(https, {host: hosts[host] for host in secrets}, tuple(dict.fromkeys(secrets.values())))
         return [ServedPort(http, hosts), *([encrypted] if secrets else [])]
 
-    def _to_entry(self, route: Route) -> Entry:
+    def _to_entry(self, route: IngressPath) -> Entry:
         fault, remedy = f"this controller does not read {PREFIX}*", "remove them: they are ingress-nginx's"
         refuse_if(
             route.rewrite or route.forwarded_prefix or route.grpc_backend,
@@ -387,8 +384,7 @@ def _add(objects: Objects, raw: Mapping[str, Any]) -> Objects:
         case "Route":
             return replace(objects, host_routes=(*objects.host_routes, read_route(place, raw)))
         case "IngressClass":
-            controller = str(raw.get("spec", {}).get("controller"))
-            return replace(objects, classes={**objects.classes, name: controller})
+            return replace(objects, classes={**objects.classes, name: str(raw.get("spec", {}).get("controller"))})
         case "GatewayClass":
             return replace(objects, gateway_classes={**objects.gateway_classes, name: read_class(place, raw)})
         case "Gateway":
@@ -446,8 +442,7 @@ def _read_service(place: str, raw: Mapping[str, Any]) -> Service:
             if label := item.take("name", ""):
                 ports[label] = target
                 names[number] = label
-    name = str(raw["metadata"]["name"])
-    return Service(name, selector, ports, kind == "LoadBalancer", policy == "Cluster", names)
+    return Service(str(raw["metadata"]["name"]), selector, ports, kind == "LoadBalancer", policy == "Cluster", names)
 
 
 def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
@@ -461,8 +456,7 @@ def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
         UsageError: when no label names the Service, or the manifest has a field that the lab does not support.
 
     """
-    metadata = raw["metadata"]
-    service = (metadata.get("labels") or {}).get(SERVICE_LABEL)
+    service = (raw["metadata"].get("labels") or {}).get(SERVICE_LABEL)
     refuse_if(not service, f"{place}: metadata.labels", f"{SERVICE_LABEL} is missing", "name the Service there")
     ports: dict[str, int] = {}
     addresses: list[str] = []
@@ -479,7 +473,7 @@ def _read_slice(place: str, raw: Mapping[str, Any]) -> Slice:
                 ready = conditions.take("ready", True)
             texts = endpoint.need("addresses", list[str]())
             addresses += texts[:1] if ready else []  # according to the API, the others have no meaning
-    return Slice(metadata["name"], str(service), ports, tuple(addresses))
+    return Slice(str(service), ports, tuple(addresses))
 
 
 def _read_secret(place: str, raw: Mapping[str, Any]) -> Secret:

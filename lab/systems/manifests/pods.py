@@ -122,8 +122,7 @@ class Container:
     @property
     def repository(self) -> str:
         """The repository of a container's image (`docker.io/library/nginx` for the image `docker.io/library/nginx:1.29`)."""
-        name = self.image.split("@")[0]
-        head, _, tail = name.rpartition("/")
+        head, _, tail = self.image.split("@")[0].rpartition("/")
         return f"{head}/{tail.split(':')[0]}" if head else tail.split(":")[0]
 
 

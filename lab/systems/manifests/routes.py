@@ -89,19 +89,21 @@ def read_ingress(place: str, raw: Mapping[str, Any]) -> list[IngressPath]:
                         service, port = to.need("name", ""), ref.any("number") or ref.any("name")
                         ref.waive("name")
                     kind = cast("PathType", path.choice("pathType", ("Prefix", "Exact")))
-                    values = (
-                        host,
-                        path.need("path", ""),
-                        kind,
-                        service,
-                        port,
-                        rewrite,
-                        forwarded,
-                        secrets.get(host, ""),
-                        grpc_backend,
-                        service in grpc_services,
+                    route = IngressPath(
+                        namespace=metadata.get("namespace", "default"),
+                        ingress=metadata["name"],
+                        host=host,
+                        path=path.need("path", ""),
+                        path_type=kind,
+                        service=service,
+                        port=port,
+                        rewrite=rewrite,
+                        forwarded_prefix=forwarded,
+                        secret=secrets.get(host, ""),
+                        grpc_backend=grpc_backend,
+                        grpc_service=service in grpc_services,
                     )
-                    routes.append(IngressPath(metadata.get("namespace", "default"), metadata["name"], *values))
+                    routes.append(route)
     return routes
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from lab.base.errors import refuse_if
 from lab.systems import inside, programs
-from lab.systems.manifests.gateway_api import ANY, Entry, ServedPort, ServicePort
+from lab.systems.manifests.gateway_api import ANY, Entry, ServedPort
 from lab.systems.nginx import readback
 from lab.systems.nginx.control import NginxControl
 from lab.systems.rendering import render_template
@@ -105,7 +105,7 @@ def realise_nginx(context: Context, ports: Sequence[ServedPort], directives: Dir
         refuse_if(several, "Gateway: spec.listeners", fault, remedy)
     members, certificates = resolve_targets(context, ports, proxy, never='$"\\', grpc=True)
     # nginx would refuse an upstream without servers
-    upstreams = {_name_upstream(item): endpoints for item, endpoints in members.items() if endpoints}
+    upstreams = {backend.name: endpoints for backend, endpoints in members.items() if endpoints}
     pems = {name: f"{FOLDER}/ssl/{name}.pem" for name in certificates}
     text = render_template(
         Path(__file__).with_name("served.conf.j2"),
@@ -150,10 +150,6 @@ def control(process: ContainerProcess) -> NginxControl:
     return NginxControl(process, CONFIG, 10.0, process.started.command[0])
 
 
-def _name_upstream(backend: ServicePort) -> str:
-    return f"{backend.service}-{backend.port}"
-
-
 def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[str, object]:
     """Return the values that the template of the configuration needs for the `location` blocks of a path.
 
@@ -168,8 +164,8 @@ def _render_location(entry: Entry, upstreams: Mapping[str, object]) -> Mapping[s
     matches = [f'= "{path}"']
     if entry.match.path_kind == "PathPrefix":
         matches = [f'"{path}"'] if path.endswith("/") else [f'= "{path}"', f'"{path}/"']
-    to = _name_upstream(entry.rule.backend) if entry.rule.backend else ""
     rule = entry.rule
+    to = rule.backend.name if rule.backend else ""
     return {"matches": matches, "to": to, "reached": to in upstreams, "headers": rule.headers, "grpc": rule.grpc}
 
 

@@ -37,11 +37,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.model.system import System
 from lab.model.variants.variants import Check
 from lab.systems import programs
-from lab.systems.manifests.gateway_api import ANY, Match, ServedPort, ServicePort
+from lab.systems.manifests.gateway_api import ANY, Match, ServedPort
 from lab.systems.manifests.objects import Endpoint
 from lab.systems.reading import Reading, check_metric, check_parts, compare_value, request_page, require_key
 from lab.systems.renewing import WatchedFiles
@@ -96,12 +96,11 @@ def render(
         UsageError: for a port that has no entry point.
 
     """
-    services = {_name_service(backend): _render_service(items, settings) for backend, items in members.items()}
+    services = {backend.name: _render_service(items, settings) for backend, items in members.items()}
     routers, middlewares = dict[str, Any](), dict[str, Any]()
     for port in ports:
-        if port.port not in entry_points:
-            fault = f"no entry point has port {port.port}"
-            raise UsageError("Deployment/proxy: args", fault, f"--entrypoints.NAME.address=:{port.port}")
+        place, fault = "Deployment/proxy: args", f"no entry point has port {port.port}"
+        refuse_if(port.port not in entry_points, place, fault, f"--entrypoints.NAME.address=:{port.port}")
         entries = [(host, entry) for host, items in port.hosts.items() for entry in items]
         for number, (host, entry) in enumerate(entries):
             name, rule = f"{port.port}-{number}", entry.rule
@@ -113,7 +112,7 @@ def render(
                 "entryPoints": [entry_points[port.port]],
                 "rule": _render_rule(host, entry.match),
                 "priority": len(entries) - number if host != ANY else 1,
-                "service": _name_service(rule.backend) if rule.backend else _EMPTY_SERVICE,
+                "service": rule.backend.name if rule.backend else _EMPTY_SERVICE,
                 **({"middlewares": [f"{name}-headers"]} if rule.headers else {}),
                 **(
                     {"tls": merge_settings({}, [item for item in settings["tls"] if item.path[:2] != _DEFAULT_OPTIONS])}
@@ -146,10 +145,6 @@ def read_version(text: str) -> str:
     The version is a hash, which the lab writes into the name of an unused middleware.
     """
     return next(name.removeprefix(MARK) for name in json.loads(text)["http"]["middlewares"] if name.startswith(MARK))
-
-
-def _name_service(backend: ServicePort) -> str:
-    return f"{backend.service}-{backend.port}"
 
 
 def _render_service(members: Sequence[Endpoint], settings: Settings) -> Mapping[str, Any]:
@@ -344,8 +339,7 @@ def _read(system: System, check: Check) -> Reading:
 
     if part == "metrics":
         return check_metric(system, check, PORT, METRICS, path)
-    pages = {"version": "/api/version", "overview": "/api/overview", "entrypoint": "/api/entrypoints"}
-    page = pages.get(part, RAW)
+    page = {"version": "/api/version", "overview": "/api/overview", "entrypoint": "/api/entrypoints"}.get(part, RAW)
     content = json.loads(request_page(system, check, PORT, page))
     match part:
         case "version":

@@ -9,18 +9,15 @@ nothing. For example, a Deployment's pod template becomes the pod `proxy-0`:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from lab.systems.manifests.objects import SERVICE_LABEL, Endpoint, Service
 from lab.targets.cluster.api import Object
-from lab.targets.cluster.objects import pod_template
+from lab.targets.cluster.objects import CLUSTERS
 from lab.targets.local.sandbox.network import NODE_ADDRESS
 
-DEFINITIONS = Path(__file__).parents[3] / "manifests" / "clusters"
-"""The folder of the CustomResourceDefinitions of kinds that Kubernetes itself does not have."""
 NODE = "node"
 """The name of the only node."""
 PROCESSES = frozenset(
@@ -42,7 +39,7 @@ def read(manifests: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def definitions(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
     """Return the CustomResourceDefinitions (CRDs) of the API groups that occur in the manifests."""
     groups = {obj["apiVersion"].partition("/")[0] for obj in manifests}
-    texts = (file.read_text() for file in sorted(DEFINITIONS.glob("*-crd.yaml")))
+    texts = (file.read_text() for file in sorted(CLUSTERS.glob("*-crd.yaml")))
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj["spec"]["group"] in groups]
 
 
@@ -64,8 +61,7 @@ def make_pod(manifests: Iterable[Mapping[str, Any]], deployment: str, name: str)
 
     """
     owner = next(obj for obj in manifests if obj["kind"] == "Deployment" and obj["metadata"]["name"] == deployment)
-    template = pod_template(owner)
-    assert template is not None
+    template = owner["spec"]["template"]
     metadata = template.get("metadata") or {}
     inherited = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
     identity = {"name": name, "namespace": owner["metadata"].get("namespace", "default")}
@@ -116,14 +112,13 @@ def slices(service: Service, namespace: str, members: Mapping[int, Sequence[Endp
     Args:
         service: The Service.
         namespace: The namespace of the Service.
-        members: Port number of the Service → the ready endpoints behind that port.
+        members: Port number of the Service → the ready endpoints behind that port, for each of its ports.
 
     """
-    ports = [number for number in service.ports if isinstance(number, int)]
-    if not service.selector or not ports:
+    if not service.selector or not members:
         return
-    addresses = list(dict.fromkeys(member.address for number in ports for member in members[number]))
-    targets = {number: members[number][0].port for number in ports if members[number]}
+    addresses = list(dict.fromkeys(member.address for of_port in members.values() for member in of_port))
+    targets = {number: of_port[0].port for number, of_port in members.items() if of_port}
     yield {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

@@ -36,7 +36,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.systems.programs import CONTROLLER_ROOTS, ROOT, ROOTS, SCRIPTS
 from lab.systems.table import CONTROLLERS
 from lab.targets.cluster import docker
@@ -87,8 +87,7 @@ def unpack_image(reference: str, cache_folder: Path) -> Path:
     if path.is_dir():
         return path
     if path.is_absolute():
-        if not path.is_file():
-            raise UsageError(f"image {reference}", "there is no such folder or archive", "correct LAB_IMAGES")
+        refuse_if(not path.is_file(), f"image {reference}", "there is no such folder or archive", "correct LAB_IMAGES")
         state = path.stat()
         return _unpack_once(
             cache_folder,
@@ -381,9 +380,13 @@ def provide() -> None:
         except UsageError as error:
             _report(f"  ✗ {error.fault}: {controller.system} is made from its Go module")
             systems.append(controller.system)
-    if subprocess.run([SCRIPT, *(systems or [SERVERS_ALONE])], check=False).returncode:
-        remedy = f"{SCRIPT.relative_to(ROOT)} --help says what it needs"
-        raise UsageError("--target apiserver", "what it runs could not be made (see above)", remedy)
+    made = subprocess.run([SCRIPT, *(systems or [SERVERS_ALONE])], check=False)
+    refuse_if(
+        made.returncode,
+        "--target apiserver",
+        "what it runs could not be made (see above)",
+        f"{SCRIPT.relative_to(ROOT)} --help says what it needs",
+    )
     os.environ[ROOTS] = json.dumps(roots)
 
 

@@ -62,8 +62,6 @@ FOREIGN_KINDS = (
     ("v1", "Event"),
 )
 """The kinds of objects in a namespace that do not come from the manifests, by API version."""
-NOTE = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
-"""The note, stored with each sample, on how changes reach the proxy on this target."""
 
 
 class FollowedController:
@@ -181,6 +179,9 @@ class ApiserverRoutes:
     thread.
     """
 
+    note = "pods' status and endpoints are written in the moment the lab knows them (a cluster: by kubelet and controllers, 0.1-1 s)"
+    """A remark for the record of each measurement: how changes of pods and routes reach the proxy on this target."""
+
     def __init__(
         self,
         manifests: Sequence[Object],
@@ -214,7 +215,9 @@ class ApiserverRoutes:
         self.log = log
         self._servers, self._api = servers, servers.api()
         self._side: Side = side
-        self._manifests, self._objects = list(manifests), initial
+        self._manifests = list(manifests)
+        self.objects = initial
+        """The variant's objects, together with the pods that are ready now."""
         self._net, self._kubelet, self._changing = net, kubelet, changing
         self._spaces = objects.namespaces(manifests)
         self._applied: list[Object] = []
@@ -227,16 +230,6 @@ class ApiserverRoutes:
         self._without_controller: list[LocalContainerProcess] = []
         """The proxies that have no controller."""
         self._over = False
-
-    @property
-    def objects(self) -> Objects:
-        """The variant's objects, together with the pods that are ready now."""
-        return self._objects
-
-    @property
-    def note(self) -> str:
-        """A remark for the record of each measurement: how changes of pods and routes reach the proxy on this target."""
-        return NOTE
 
     @property
     def said(self) -> str:
@@ -347,7 +340,7 @@ class ApiserverRoutes:
 
         """
         with self._lock, self._keep_fault():
-            self._objects = replace(self._objects, ready=tuple(ready))
+            self.objects = replace(self.objects, ready=tuple(ready))
             all_addresses = {**self._net.addresses, **addresses}
             for running in self._kubelet.pods:
                 pod, reference = running.pod, self._pods.get(running.pod.name)
@@ -366,11 +359,11 @@ class ApiserverRoutes:
                 for obj in reversed(self._manifests)
                 if obj["kind"] == "Service"
             }
-            for service in self._objects.services.values():
-                numbers = [number for number in service.ports if isinstance(number, int)]
+            for service in self.objects.services.values():
                 members = {
-                    number: [item for item in self._objects.members(service.name, number, all_addresses) if item.pod]
-                    for number in numbers
+                    number: [item for item in self.objects.members(service.name, number, all_addresses) if item.pod]
+                    for number in service.ports
+                    if isinstance(number, int)
                 }
                 for obj in objects.slices(service, spaces[service.name], members):
                     self._write(obj)

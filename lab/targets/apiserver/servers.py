@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import urllib3
 
 from lab.base.errors import LabError, LostError
+from lab.base.files import read_text_if_readable
 from lab.systems.manifests import certificates
 from lab.targets.apiserver import programs
 from lab.targets.cluster.api import Api
@@ -234,11 +235,9 @@ def _is_api_ready(pool: urllib3.PoolManager) -> bool:
         return False
 
 
-def _read_log_tail(name: str, lines: int = 3) -> str:
-    """Return the last lines of a server's log, joined by ` | ` into one line, for an error message.
+def _read_log_tail(name: str) -> str:
+    """Return the last three lines of a server's log, joined by ` | ` into one line, for an error message.
 
     The result for an empty or missing log is `it printed nothing`.
     """
-    path = FOLDER / f"{name}.log"
-    text = path.read_text(errors="replace") if path.is_file() else ""
-    return " | ".join(text.strip().splitlines()[-lines:]) or "it printed nothing"
+    return " | ".join(read_text_if_readable(FOLDER / f"{name}.log").strip().splitlines()[-3:]) or "it printed nothing"

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.base.errors import NotMeasurableError, UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.model.endpoint import Endpoint
 from lab.model.events import EventLog
 from lab.model.names import BRING_UP_S, INSIDE
@@ -142,9 +142,14 @@ class ApiserverTarget(LocalTarget):
         endpoints = super().check_variant(variant, points)
         (pod, *_) = self.read(variant.manifests).role("proxy") or [None]
         for check in variant.readback:
-            if pod and check.kind == "disk" and check.value == "sync" and not _has_program(pod.containers[0], "lsattr"):
-                fault = f"the controller's files have no lsattr, which tells whether {check.name} waits for the disk"
-                raise NotMeasurableError("a slow disk", variant.name, fault, "--target local or kind shows it")
+            synced = check.kind == "disk" and check.value == "sync"
+            refuse_if(
+                pod and synced and not _has_program(pod.containers[0], "lsattr"),
+                variant.name,
+                f"the controller's files have no lsattr, which tells whether {check.name} waits for the disk",
+                "--target local or kind shows it",
+                what="a slow disk",
+            )
         return endpoints
 
     def order(self, objects: Objects) -> Sequence[Sequence[Pod]]:

@@ -377,8 +377,7 @@ class Api(Connection):
 
         """
 
-        def is_allowed(right: tuple[str, str, str, str | None]) -> bool:
-            verb, group, resource, namespace = right
+        def is_allowed(verb: str, group: str, resource: str, namespace: str | None) -> bool:
             resource_name, _, subresource = resource.partition("/")
             attributes = {"verb": verb, "group": group, "resource": resource_name, "subresource": subresource}
             spec = {"resourceAttributes": attributes | ({"namespace": namespace} if namespace else {})}
@@ -388,7 +387,7 @@ class Api(Connection):
         return [
             f"{verb} {resource}{'.' + group if group else ''}{f' in namespace {namespace}' if namespace else ''}"
             for verb, group, resource, namespace in dict.fromkeys(rights)
-            if not is_allowed((verb, group, resource, namespace))
+            if not is_allowed(verb, group, resource, namespace)
         ]
 
     def _write(
@@ -438,9 +437,9 @@ class Api(Connection):
 
     def _open_stream(self, path: str, query: Mapping[str, str | int], description: str) -> Stream:
         answer = self.stream(path, query)
-        if not isinstance(answer, Stream):
+        if answer.status >= 300:
             raise self._parse_fault(answer, "GET", description)
-        return answer
+        return Stream(answer)
 
     def _build_path(self, api_version: str, kind: str, namespace: str | None, name: str | None = None) -> str | None:
         resource = self.resource(api_version, kind)

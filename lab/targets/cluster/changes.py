@@ -369,18 +369,16 @@ def crash_container(api: Api, image: str, pod: Mapping[str, Any], run: str) -> N
         "containers": [crasher],
     }
     metadata = {"name": CRASHER, "namespace": namespace, "labels": {RUN_LABEL: run}}
+
+    def read_phase() -> str:
+        return (api.get("v1", "Pod", CRASHER, namespace) or {}).get("status", {}).get("phase", "gone")
+
     api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     try:
-        deadline = time.monotonic() + CRASHED_S
-        while True:
-            crasher_pod = api.get("v1", "Pod", CRASHER, namespace) or {}
-            phase = crasher_pod.get("status", {}).get("phase", "gone")
-            if phase == "Succeeded":
-                return
-            if phase == "Failed" or time.monotonic() > deadline:
-                message = api.log(namespace, CRASHER, CRASHER, 3).strip()
-                fault = f"its container was not killed: {message or f'pod {CRASHER} is {phase}'}"
-                raise MeasuringError(place, fault, "the namespace must allow pods with hostPID on that node")
-            time.sleep(POLL_S)
+        poll_until(lambda: read_phase() in ("Succeeded", "Failed"), CRASHED_S, POLL_S)
+        if (phase := read_phase()) != "Succeeded":
+            message = api.log(namespace, CRASHER, CRASHER, 3).strip()
+            fault = f"its container was not killed: {message or f'pod {CRASHER} is {phase}'}"
+            raise MeasuringError(place, fault, "the namespace must allow pods with hostPID on that node")
     finally:
         api.delete("v1", "Pod", CRASHER, namespace, 0)

@@ -17,9 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from pathlib import Path
-from subprocess import DEVNULL
-from typing import IO, Any
+from typing import Any
 
 from lab.base.errors import LabError, LostError, MeasuringError
 from lab.generators import VERSION_TIMEOUT_S, Generator, Installed
@@ -28,9 +26,9 @@ from lab.model.variants import kustomize
 from lab.targets.cluster import inventory, objects, pods, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
 from lab.targets.cluster.images import Images
-from lab.targets.cluster.shell import LEFTOVERS, HeldProcess, Shell
+from lab.targets.cluster.shell import LEFTOVERS, Shell
 
-MANIFESTS = Path(__file__).parents[3] / "manifests" / "clusters" / "client"
+MANIFESTS = objects.CLUSTERS / "client"
 CONTAINER = "generator"
 SPEC = "lab/spec"
 """The annotation with the hash of the spec that the pod was made from: another spec makes another pod."""
@@ -41,7 +39,7 @@ OURS = " # ingress-lab"
 class ClientPod(Shell):
     """The pod on the cluster in which load generators run (the generator's pod), with a shell into it.
 
-    `ensure` creates the pod. Every method raises LostError if this pod is gone, even if a new pod has the same name.
+    `ensure` creates the pod. `check` raises LostError if this pod is gone, even if a new pod has the same name.
     """
 
     def __init__(self, api: Api, pod: Mapping[str, Any]) -> None:
@@ -132,28 +130,9 @@ class ClientPod(Shell):
                 script = f'path=$(command -v {shlex.quote(binary)}) || exit\necho "$path"\nexec "$path" {flag} 2>&1'
                 path, _, output = self.script(script, VERSION_TIMEOUT_S).stdout.partition("\n")
                 if path and (version := generator.version(output)) is not None:
-                    self._installed[generator.name] = Installed(generator.name, path, version)
+                    self._installed[generator.name] = Installed(path, version)
                     break
         return self._installed[generator.name]
-
-    def held(
-        self,
-        argv: Sequence[str],
-        files: Mapping[str, str] | None = None,
-        stdout: IO[bytes] | int = DEVNULL,
-        stderr: IO[bytes] | int = DEVNULL,
-        used: str = "",
-    ) -> HeldProcess:
-        """Prepare a load generator in the pod; it starts when `HeldProcess.go` is called.
-
-        The arguments are those of `Shell.held`.
-
-        Raises:
-            LostError: The pod is no longer the one that `ensure` returned.
-
-        """
-        self.check()
-        return super().held(argv, files, stdout, stderr, used)
 
     def used_s(self, files: Sequence[str]) -> float | None:
         """Return the sum of the CPU seconds that ended load generators have used, and remove the files with these numbers.

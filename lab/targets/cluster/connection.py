@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
-from lab.base.errors import LostError, UsageError, did_you_mean
+from lab.base.errors import LostError, UsageError, refuse_unknown
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse as Answer
@@ -121,8 +121,8 @@ class Connection:
         problems.setLevel(logging.ERROR)
         logging.getLogger().addHandler(problems)
         try:
-            if self.context not in (names := _read_contexts(self._kubeconfig_files)):
-                raise UsageError(self.place, f"is not in {self._kubeconfig_files}", did_you_mean(self.context, names))
+            contexts = _read_contexts(self._kubeconfig_files)
+            refuse_unknown(self.context, contexts, self.place, f"is not in {self._kubeconfig_files}")
             config.load_kube_config(self._kubeconfig_files, self.context, self._configuration, persist_config=False)
         except UsageError:
             raise
@@ -201,23 +201,19 @@ class Connection:
             time.sleep(delay_s)
             delay_s = min(1.0, delay_s * 2)
 
-    def stream(self, path: str, query: Mapping[str, str | int]) -> Stream | Answer:
-        """Send a GET whose answer the server continues to write, and return a stream of the answer's lines.
+    def stream(self, path: str, query: Mapping[str, str | int]) -> Answer:
+        """Send a GET whose answer the server continues to write, and return the answer, whatever its status is.
 
         Args:
             path: The path.
             query: The parameters of the query.
-
-        Returns:
-            The stream. If the status is 300 or above, the ordinary answer instead.
 
         Raises:
             OSError: The server does not answer. The request is not repeated, because only the caller knows what it
                 missed.
 
         """
-        response = self._request("GET", f"{path}?{urlencode(query)}", None, "", None, preload=False)
-        return Stream(response) if response.status < 300 else response
+        return self._request("GET", f"{path}?{urlencode(query)}", None, "", None, preload=False)
 
     def _request(
         self, method: str, url: str, body: Any, content_type: str, read_s: float | None, preload: bool

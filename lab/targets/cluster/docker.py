@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 
 INFO_S = 10.0
 DISK_BYTES = 6 * 2**30
@@ -42,10 +42,9 @@ def bring_tool(tool: str) -> None:
     if path is not None and not Path(path).parent.resolve().is_relative_to((ROOT / ".cache").resolve()):
         return  # nix's, or the user's own
     brought = subprocess.run([ROOT / "scripts" / "bring", tool], check=False).returncode == 0
-    if shutil.which(tool) is None:
-        lost = "was brought and is not on PATH: the lab was not started by scripts/shell"
-        remedy = f"`scripts/shell scripts/bring {tool}` says why; nix has it, and one of your own on PATH will do"
-        raise UsageError(tool, lost if brought else "is not on PATH", remedy)
+    lost = "was brought and is not on PATH: the lab was not started by scripts/shell"
+    remedy = f"`scripts/shell scripts/bring {tool}` says why; nix has it, and one of your own on PATH will do"
+    refuse_if(shutil.which(tool) is None, tool, lost if brought else "is not on PATH", remedy)
 
 
 def run_program(
@@ -97,18 +96,21 @@ def run_for_output(argv: Sequence[str], timeout_s: float, place: str, remedy: st
 
     """
     done = run_program(argv, timeout_s)
-    if done.returncode:
-        raise UsageError(place, find_last_line(done), remedy)
+    refuse_if(done.returncode, place, find_complaint(done), remedy)
     return done.stdout
 
 
-def find_last_line(done: subprocess.CompletedProcess[str]) -> str:
+def find_complaint(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last line of a program's output that is not empty, because programs print their error there.
 
     If there is no output, the result is `exit status N`.
     """
-    lines = [line.strip() for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit status {done.returncode}"
+    return find_last_line(f"{done.stdout}\n{done.stderr}") or f"exit status {done.returncode}"
+
+
+def find_last_line(text: str) -> str:
+    """Return the last line of a text that is not empty, without surrounding blanks; empty if there is none."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def find_engine() -> Engine:
     except ValueError:
         info = {}
     if not info.get("ServerVersion"):
-        fault = next(iter(info.get("ServerErrors") or []), find_last_line(done))
+        fault = next(iter(info.get("ServerErrors") or []), find_complaint(done))
         raise UsageError("Docker", fault, DENIED if "permission denied" in fault.lower() else REMEDY)
     return Engine(info["ServerVersion"], Path(info["DockerRootDir"]))
 
@@ -208,8 +210,7 @@ def ensure_image(
     remedy = f"LAB_IMAGES=<file> with a line `{short}: …` names another, of a registry or held by Docker here; then `just up kind` again"
     for node in lacking:
         done = run_program(["docker", "exec", node, "crictl", "pull", reference], 600.0)
-        if done.returncode:
-            raise UsageError(place, f"{reference}: {find_last_line(done)}", remedy)
+        refuse_if(done.returncode, place, f"{reference}: {find_complaint(done)}", remedy)
     return "pulled"
 
 

@@ -31,12 +31,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import MeasuringError, UsageError, refuse_if
 from lab.model.endpoint import Role
 from lab.model.variants.labels import ROLE_LABEL
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api
-from lab.targets.cluster.objects import find_role as role_of
-from lab.targets.cluster.objects import pod_labels, pod_spec
+from lab.targets.cluster.objects import find_role, pod_labels, pod_spec
 from lab.targets.cluster.pods import ready
 
 DATA = 0
@@ -218,11 +217,11 @@ def find_entrypoint(
         role: The role of the pods, such as `proxy`.
         port: The name of the Service's port; if no port has this name, the first port is used.
         lasting: Whether the address must stay valid when pods end. Then it is the Service's cluster IP, not the
-            address of a node or pod.
+            address of a node or pod. The Service must have one (`ClusterTarget.check_variant` checks it).
         by: The name of the Deployment, if several Deployments make pods of the role; None means any.
 
     Raises:
-        UsageError: No Service selects the role's pods. Or the address must stay valid, and the Service is headless.
+        UsageError: No Service selects the role's pods.
         MeasuringError: The Service, its node port or a ready pod is missing on the cluster.
 
     """
@@ -252,9 +251,6 @@ def find_entrypoint(
         return Entrypoint(node, int(number), description)
     address = live["spec"].get("clusterIP")
     if address in (None, "", "None"):
-        if lasting:
-            fault = "is headless: it has no address that stays when its pods change"
-            raise UsageError(_format_place(service), fault, "a Service with a cluster IP")
         pod_ip = _first_pod(api, workload, role, by)["status"]["podIP"]
         return Entrypoint(
             pod_ip, _find_container_port(workload, service_port), "to the pod itself (a headless Service)"
@@ -303,9 +299,8 @@ def _find_service(objects: Sequence[Object], role: Role, port: str, by: str | No
         UsageError: No object makes pods of the role, or no Service selects them.
 
     """
-    workloads = [obj for obj in objects if role_of(obj) == role and by in (None, obj["metadata"]["name"])]
-    if not workloads:
-        raise UsageError(f"role {role}", "this variant has no such pod", "name the other role")
+    workloads = [obj for obj in objects if find_role(obj) == role and by in (None, obj["metadata"]["name"])]
+    refuse_if(not workloads, f"role {role}", "this variant has no such pod", "name the other role")
     labels, namespace = pod_labels(workloads[0]), workloads[0]["metadata"]["namespace"]
     selecting = [
         obj
@@ -315,9 +310,8 @@ def _find_service(objects: Sequence[Object], role: Role, port: str, by: str | No
         and obj["spec"].get("selector")
         and obj["spec"]["selector"].items() <= labels.items()
     ]
-    if not selecting:
-        fault = f"no Service selects the pods of the role {role}"
-        raise UsageError(_format_place(workloads[0]), fault, "add one, as in manifests/base")
+    fault = f"no Service selects the pods of the role {role}"
+    refuse_if(not selecting, _format_place(workloads[0]), fault, "add one, as in manifests/base")
     service = min(selecting, key=lambda obj: obj["spec"].get("type", "ClusterIP") == "ClusterIP")
     ports = service["spec"]["ports"]
     return workloads[0], service, next((item for item in ports if item.get("name") == port), ports[0])

@@ -92,28 +92,25 @@ class PodRecord(BaseModel):
     images: dict[str, ImageRecord] = Field(description="by container")
 
 
-def build_pod_records(pods: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Convert pods from the form of the API server to records (`PodRecord`) as plain dicts, one for each pod."""
-    records: list[dict[str, Any]] = []
-    for pod in pods:
-        metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
-        states = {item["name"]: item for item in status.get("containerStatuses", [])}
-        record = PodRecord(
-            role=metadata.get("labels", {}).get(ROLE_LABEL),
-            name=metadata["name"],
-            node=spec.get("nodeName"),
-            ready=ready(pod),
-            restarts=sum(item.get("restartCount", 0) for item in states.values()),
-            qos=status.get("qosClass"),
-            images={
-                container["name"]: ImageRecord(
-                    image=container["image"], image_id=states.get(container["name"], {}).get("imageID")
-                )
-                for container in spec["containers"]
-            },
-        )
-        records.append(record.model_dump())
-    return records
+def build_pod_record(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a pod from the form of the API server to a record (`PodRecord`) as a plain dict."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    states = {item["name"]: item for item in status.get("containerStatuses", [])}
+    record = PodRecord(
+        role=metadata.get("labels", {}).get(ROLE_LABEL),
+        name=metadata["name"],
+        node=spec.get("nodeName"),
+        ready=ready(pod),
+        restarts=sum(item.get("restartCount", 0) for item in states.values()),
+        qos=status.get("qosClass"),
+        images={
+            container["name"]: ImageRecord(
+                image=container["image"], image_id=states.get(container["name"], {}).get("imageID")
+            )
+            for container in spec["containers"]
+        },
+    )
+    return record.model_dump()
 
 
 def _describe_node(node: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
 from lab.model.variants.kustomize import read_yaml
 from lab.targets.cluster import docker
 
@@ -104,8 +104,7 @@ def read_images() -> Images:
         content: Any = read_yaml(Path(setting).expanduser(), place)
     except UsageError as error:
         raise UsageError(place, error.fault, f"it takes lines like {example}") from None
-    if not isinstance(content, dict):
-        raise UsageError(place, "expected `short name: reference` lines", f"for example {example}")
+    refuse_if(not isinstance(content, dict), place, "expected `short name: reference` lines", f"for example {example}")
     for short, reference in content.items():
         refuse_unknown(short, read_pinned(), place, f"unknown image '{short}'")
         if not isinstance(reference, str) or not _REFERENCE.fullmatch(reference):

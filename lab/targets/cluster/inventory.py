@@ -22,9 +22,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import groupby
 from typing import Any
 
-from lab.base.errors import LostError, MeasuringError, UsageError
+from lab.base.errors import LostError, MeasuringError, UsageError, refuse_if
 from lab.model.pairs import Side
 from lab.model.variants.kustomize import read_yaml
 from lab.model.variants.labels import ROLE_LABEL
@@ -188,12 +189,10 @@ def act_by_rank(refs: Iterable[Reference], act: Callable[[Reference], object], l
         last_first: Whether to go through the ranks in reverse order, as for a removal.
 
     """
-    ranks: dict[int, list[Reference]] = {}
-    for ref in refs:
-        ranks.setdefault(ref.rank, []).append(ref)
+    ordered = sorted(refs, key=lambda ref: ref.rank, reverse=last_first)
     with ThreadPoolExecutor(THREADS) as pool:
-        for rank in sorted(ranks, reverse=last_first):
-            list(pool.map(act, ranks[rank]))
+        for _, of_one_rank in groupby(ordered, lambda ref: ref.rank):
+            list(pool.map(act, of_one_rank))
 
 
 def delete_objects(api: Api, refs: Iterable[Reference]) -> None:
@@ -283,9 +282,12 @@ class Inventory:
         for ref in (*new, *namespaces):
             if ref.namespace:
                 continue
-            if (ref.api_version, ref.kind) not in CLUSTER_KINDS:
-                fault = "has no namespace, and is no kind that the lab would find again to remove it"
-                raise UsageError(f"{self._api.place}: {ref}", fault, "write its metadata.namespace, or leave it out")
+            refuse_if(
+                (ref.api_version, ref.kind) not in CLUSTER_KINDS,
+                f"{self._api.place}: {ref}",
+                "has no namespace, and is no kind that the lab would find again to remove it",
+                "write its metadata.namespace, or leave it out",
+            )
             if (existing := self._api.get(ref.api_version, ref.kind, ref.name)) is not None:
                 refuse_foreign(self._api, existing)
         claim_namespace(self._api, CLIENT_NAMESPACE, self._run)
@@ -312,9 +314,12 @@ class Inventory:
         """
         listed = self._read()
         for ref in refs:
-            if _namespace_ref(ref.namespace) not in listed:
-                fault = "is in no namespace that the variant has" if ref.namespace else "has no namespace"
-                raise UsageError(f"{self._api.place}: {ref}", fault, "leave its metadata.namespace out")
+            refuse_if(
+                _namespace_ref(ref.namespace) not in listed,
+                f"{self._api.place}: {ref}",
+                "is in no namespace that the variant has" if ref.namespace else "has no namespace",
+                "leave its metadata.namespace out",
+            )
         self._write(listed | set(refs))
 
     def end_workloads(self) -> None:
@@ -450,9 +455,9 @@ def remove_all(api: Api) -> list[str]:
     """
     remarks: list[str] = []
 
-    def list_labelled(api_version: str, kind: str, namespace: str | None = None) -> list[Reference]:
+    def list_labelled(api_version: str, kind: str, namespace: str | None = None) -> list[Object]:
         try:
-            return [Reference.of(obj) for obj in api.list(api_version, kind, namespace, RUN_LABEL)]
+            return api.list(api_version, kind, namespace, RUN_LABEL)
         except DeniedError as error:
             location = f" in namespace {namespace}" if namespace else ""
             remarks.append(f"not looked for: {kind}{location}: {error.fault}")
@@ -461,41 +466,40 @@ def remove_all(api: Api) -> list[str]:
     namespaces = sorted(item["metadata"]["name"] for item in api.list("v1", "Namespace", labels=RUN_LABEL))
     # What may not be listed there goes with its namespace.
     workloads = [
-        ref
+        Reference.of(obj)
         for namespace in namespaces
         for kind in WORKLOADS
-        for ref in list_labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, namespace)
+        for obj in list_labelled(WORKLOAD_GROUPS.get(kind, "apps/v1"), kind, namespace)
     ]
     if workloads:
         await_pods(api, end_workloads(api, workloads))
-    labelled = [ref for api_version, kind in CLUSTER_KINDS for ref in list_labelled(api_version, kind)]
+    labelled = [obj for api_version, kind in CLUSTER_KINDS for obj in list_labelled(api_version, kind)]
     reasons = {
-        ref: _find_foreign_use(api, ref, namespaces) for ref in labelled if ref.kind == "CustomResourceDefinition"
+        Reference.of(obj): _find_foreign_use(api, obj["spec"], namespaces)
+        for obj in labelled
+        if obj["kind"] == "CustomResourceDefinition"
     }
     # A program that uses one kind of a group also watches the group's other kinds.
     groups = {ref: ref.name.partition(".")[2] for ref in reasons}
     used = {groups[ref] for ref in reasons if reasons[ref]}
     spared = [ref for ref in reasons if groups[ref] in used]
     remarks += [f"kept: {ref}: {reasons[ref] or 'others use kinds of its group'}" for ref in spared]
-    labelled = [ref for ref in labelled if ref not in spared]
-    delete_objects(api, labelled)
-    return [str(ref) for ref in sorted(labelled, key=lambda ref: -ref.rank)] + remarks
+    removed = [ref for ref in map(Reference.of, labelled) if ref not in spared]
+    delete_objects(api, removed)
+    return [str(ref) for ref in sorted(removed, key=lambda ref: -ref.rank)] + remarks
 
 
-def _find_foreign_use(api: Api, definition: Reference, namespaces: Sequence[str]) -> str:
+def _find_foreign_use(api: Api, spec: Mapping[str, Any], namespaces: Sequence[str]) -> str:
     """Return the reason why a kind that the lab has added must stay; empty if it may be removed.
 
     It must stay if other people have objects of this kind, or if that cannot be seen.
 
     Args:
         api: The cluster.
-        definition: The CustomResourceDefinition of the kind.
+        spec: The spec of the kind's CustomResourceDefinition.
         namespaces: The lab's namespaces; objects in them are not other people's.
 
     """
-    spec = (api.get(definition.api_version, definition.kind, definition.name) or {}).get("spec")
-    if spec is None:
-        return ""
     version = next(version["name"] for version in spec["versions"] if version["storage"])
     try:
         listed = api.list(f"{spec['group']}/{version}", spec["names"]["kind"])

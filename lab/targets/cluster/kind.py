@@ -20,13 +20,13 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from lab.base.errors import LabError, LostError, UsageError
+from lab.base.errors import LabError, LostError, UsageError, refuse_if
 from lab.model.variants.kustomize import read_yaml
 from lab.model.variants.labels import ROLE_LABEL
 from lab.systems.table import DEFINITIONS_OF
 from lab.targets import prerequisites
 from lab.targets.cluster import docker, images, inventory, pods, rollout
-from lab.targets.cluster.api import Api
+from lab.targets.cluster.api import Api, Object
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.objects import ROLES
 from lab.targets.cluster.steps import print_line, step
@@ -129,7 +129,7 @@ def create(config: Mapping[str, Any]) -> None:
                 remedy = f"no registry has {config['nodes'][0]['image']} for this machine: {alternative}"
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
             messages = dict.fromkeys(
-                line.removeprefix("ERROR: ") for line in (*errors[:1], docker.find_last_line(done))
+                line.removeprefix("ERROR: ") for line in (*errors[:1], docker.find_complaint(done))
             )
             raise UsageError(f"kind cluster {cluster_name()}", ": ".join(messages), remedy)
     except BaseException:
@@ -147,9 +147,12 @@ def delete() -> None:
     """
     done = _run_kind("delete", "cluster", limit_s=120.0)
     left = list_nodes()
-    if done.returncode or left:
-        fault = f"not removed: {docker.find_last_line(done)}"
-        raise UsageError(f"kind cluster {cluster_name()}", fault, f"docker rm --force --volumes {' '.join(left)}")
+    refuse_if(
+        done.returncode or left,
+        f"kind cluster {cluster_name()}",
+        f"not removed: {docker.find_complaint(done)}",
+        f"docker rm --force --volumes {' '.join(left)}",
+    )
     for path in (kubeconfig(), kubeconfig().with_name(f"{kubeconfig().name}.lock")):
         path.unlink(missing_ok=True)
     users = docker.run_program(["docker", "ps", "--all", "--quiet", "--filter", "network=kind"], 30.0)
@@ -255,8 +258,7 @@ def _check_prerequisites(remarks: list[str]) -> dict[str, str]:
         if tool.name in {"kind", "kubectl"}:
             docker.bring_tool(tool.name)
             finding = prerequisites.check_tool(tool)
-            if not finding.ok:
-                raise UsageError(tool.name, finding.found, finding.remedy)
+            refuse_if(not finding.ok, tool.name, finding.found, finding.remedy)
             remarks.append(f"{tool.name} {finding.found}")
     existing = list_nodes()
     if not existing:
@@ -281,19 +283,18 @@ def _connect_existing(digest: str) -> Api:
     """
     place = f"kind cluster {cluster_name()}"
     exported = _run_kind("export", "kubeconfig", limit_s=60.0)
-    if exported.returncode:
-        raise UsageError(place, docker.find_last_line(exported), RECREATE_REMEDY)
+    refuse_if(exported.returncode, place, docker.find_complaint(exported), RECREATE_REMEDY)
     try:
         api = connect()
         labels = [node["metadata"]["labels"] for node in api.list("v1", "Node")]
     except LostError as error:
         raise UsageError(place, f"is there and does not answer: {error.fault}", RECREATE_REMEDY) from None
-    if {label.get(MADE_FROM) for label in labels} != {digest}:
-        fault = f"is there and was made from another configuration (it has {len(labels) - 1 or 'no'} workers)"
-        remedy = (
-            f"{RECREATE_REMEDY}; or give it its own --workers and LAB_IMAGES; or LAB_KIND_NAME makes another beside it"
-        )
-        raise UsageError(place, fault, remedy)
+    refuse_if(
+        {label.get(MADE_FROM) for label in labels} != {digest},
+        place,
+        f"is there and was made from another configuration (it has {len(labels) - 1 or 'no'} workers)",
+        f"{RECREATE_REMEDY}; or give it its own --workers and LAB_IMAGES; or LAB_KIND_NAME makes another beside it",
+    )
     return api
 
 
@@ -316,14 +317,17 @@ def _await_ready(api: Api, remedy: str) -> None:
     ]:
         if time.monotonic() > deadline:
             explanation = [line for obj in unready for line in pods.explain(api, obj)]
-            messages: list[str] = []
-            for obj in unready:
-                fault = rollout.find_pod_fault(obj) if obj["kind"] == "Pod" else None
-                condition = pods.conditions(obj).get("Ready", {})
-                message = fault.words if fault else pods.join_reason(condition.get("reason"), condition.get("message"))
-                messages.append(f"{obj['kind'].lower()} {obj['metadata']['name']}: {message}")
-            raise UsageError(api.place, f"not ready: {'; '.join(messages)}", "\n  ".join([remedy, *explanation]))
+            fault = f"not ready: {'; '.join(map(_describe_unready, unready))}"
+            raise UsageError(api.place, fault, "\n  ".join([remedy, *explanation]))
         time.sleep(1.0)
+
+
+def _describe_unready(obj: Object) -> str:
+    """Return a text about why a node or pod is not ready, after its kind and name."""
+    fault = rollout.find_pod_fault(obj) if obj["kind"] == "Pod" else None
+    condition = pods.conditions(obj).get("Ready", {})
+    message = fault.words if fault else pods.join_reason(condition.get("reason"), condition.get("message"))
+    return f"{obj['kind'].lower()} {obj['metadata']['name']}: {message}"
 
 
 def _bring_images(chosen: Images, console: Console) -> None:

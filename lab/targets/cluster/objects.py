@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.base import quantities
-from lab.base.errors import UsageError, refuse_unknown
+from lab.base.errors import UsageError, refuse_if, refuse_unknown
 from lab.base.paths import get_path
 from lab.model.endpoint import Role
 from lab.model.pairs import Side
@@ -209,9 +209,12 @@ def sort_for_apply(manifests: Iterable[Mapping[str, Any]]) -> list[Object]:
 def vet(api: Api, manifests: Iterable[Mapping[str, Any]]) -> None:
     """Raise UsageError if the cluster does not know the kind of one of the objects, such as Route."""
     for obj in flatten(manifests):
-        if api.resource(obj["apiVersion"], obj["kind"]) is None:
-            remedy = f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition"
-            raise UsageError(api.place, f"the cluster knows no {obj['kind']} of {obj['apiVersion']}", remedy)
+        refuse_if(
+            api.resource(obj["apiVersion"], obj["kind"]) is None,
+            api.place,
+            f"the cluster knows no {obj['kind']} of {obj['apiVersion']}",
+            f"`just up` brings those of {DEFINITIONS_OF}; of others, install the definition",
+        )
 
 
 def pod_template(obj: Mapping[str, Any]) -> Object | None:

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
 from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
@@ -292,9 +291,7 @@ class ClusterRecorder:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._left.set()
         logs = [lambda log=log: log.stop(self.ended(log.container_id)) for log in list(self._logs)]
         for stop in (*(watch.stop for watch in self._watches), *logs):

@@ -34,19 +34,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from lab.base.errors import LabError, MeasuringError
 from lab.generators.k6 import make_environment
 from lab.model.endpoint import GeneratorsOutput
 from lab.model.load import GeneratorLoad
 from lab.model.variants.labels import ROLE_LABEL
-from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, poll_until
+from lab.targets.cluster.api import CLIENT_NAMESPACE, RUN_LABEL, Api, Object, poll_until
 from lab.targets.cluster.pods import container_id
 from lab.targets.cluster.sampling import ClusterWatch, WatchedContainer
 from lab.targets.cluster.shell import Shell
 
-Object = dict[str, Any]
 API_VERSION, KIND = "k6.io/v1alpha1", "TestRun"
 CONTAINER = "k6"
 """The container of every pod that the operator makes; injected ones (a mesh's sidecar) say nothing about the load."""

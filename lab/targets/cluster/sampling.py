@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field
-from types import TracebackType
 from typing import Any
 
 import polars as pl
@@ -389,7 +388,7 @@ def cores(machines: Sequence[Machine], elapsed_s: float) -> dict[str, float]:
             elif sampler.place.role == "proxy":
                 usable = len(machine.spans.keys() & sampler.container.cpus) or len(machine.spans)
                 proxy_share = min(1.0, sampler.used_s() / elapsed_s / usable)
-                working = [part for part in _compute_thread_shares([sampler]) if part >= WORKING]
+                working = [part for part in _compute_thread_shares(sampler) if part >= WORKING]
                 proxies.append(max(share if proxy_share >= share / 2 else proxy_share, min(working, default=0.0)))
     by_role = {"proxy": min(proxies, default=None), "generator": max(generators, default=None)}
     return {role: value for role, value in by_role.items() if value is not None}
@@ -401,27 +400,23 @@ def busiest_thread(samplers: Sequence[ContainerSampler]) -> float | None:
     The result is None if no thread was seen twice. A thread's life is the time between the first and the last snapshot
     that show it.
     """
-    return max(
-        _compute_thread_shares([sampler for sampler in samplers if sampler.place.role == "generator"]), default=None
-    )
+    generators = (sampler for sampler in samplers if sampler.place.role == "generator")
+    return max((share for sampler in generators for share in _compute_thread_shares(sampler)), default=None)
 
 
-def _compute_thread_shares(samplers: Sequence[ContainerSampler]) -> list[float]:
-    """Return the fraction of one CPU that each thread used, for the threads that at least two snapshots show.
+def _compute_thread_shares(sampler: ContainerSampler) -> Iterator[float]:
+    """Yield the fraction of one CPU that each thread used, for the threads that at least two snapshots show.
 
     A process with a single thread counts as a thread.
     """
-    shares: list[float] = []
-    for sampler in samplers:
-        by_thread: dict[tuple[int, int], list[tuple[float, ProcessTimes]]] = {}
-        for snap in sampler.snapshots:
-            single = {(pid, pid): times for pid, times in snap.processes.items() if times.threads == 1}
-            for key, times in {**single, **snap.threads}.items():
-                by_thread.setdefault(key, []).append((snap.uptime_s, times))
-        for (first_s, first), *_, (last_s, last) in (sights for sights in by_thread.values() if len(sights) > 1):
-            if last_s > first_s:
-                shares.append(min(1.0, (last.cpu_s - first.cpu_s) / (last_s - first_s)))
-    return shares
+    by_thread: dict[tuple[int, int], list[tuple[float, ProcessTimes]]] = {}
+    for snap in sampler.snapshots:
+        single = {(pid, pid): times for pid, times in snap.processes.items() if times.threads == 1}
+        for key, times in {**single, **snap.threads}.items():
+            by_thread.setdefault(key, []).append((snap.uptime_s, times))
+    for (first_s, first), *_, (last_s, last) in (sights for sights in by_thread.values() if len(sights) > 1):
+        if last_s > first_s:
+            yield min(1.0, (last.cpu_s - first.cpu_s) / (last_s - first_s))
 
 
 def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> float:
@@ -450,7 +445,7 @@ def clock_step_s(samplers: Sequence[ContainerSampler], fallback_s: float) -> flo
 class ClusterWatch:
     """A context manager that watches the CPU, memory and counters of a cluster's containers during a sample.
 
-    It implements the protocol `lab.targets.base.Watch`.
+    It implements the protocol `lab.model.system.Watch`.
     """
 
     def __init__(
@@ -534,9 +529,7 @@ class ClusterWatch:
                 ending = [sampler for sampler in self._samplers if sampler.place in places]
                 list(self._pool.map(lambda sampler: sampler.end(), ending))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._done.set()
         with self._pool:
             if kind is not None:

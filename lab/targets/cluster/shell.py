@@ -35,7 +35,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import IO, TypeVar
 
 from lab.base.errors import MeasuringError, UsageError
@@ -119,9 +118,7 @@ class HeldProcess:
     def __enter__(self) -> HeldProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.gone:
             self.process.kill()
             self.process.wait()
@@ -137,15 +134,12 @@ class Shell:
 
     def __init__(self, api: Api, namespace: str, pod: str, container: str) -> None:
         self._api, self._namespace, self._pod, self._container = api, namespace, pod, container
+        self.place = f"pod {namespace}/{pod}"
+        """The name of the shell's pod for messages, such as `pod ingress-lab/proxy-5f`."""
         target = [f"--namespace={namespace}", f"--container={container}", pod, "--", "sh"]
         self._kubectl_exec = [*api.kubectl, "exec", "--stdin", "--quiet", *target]
         self._connection: _Connection | None = None
         self._lock = threading.Lock()
-
-    @property
-    def place(self) -> str:
-        """The name of the shell's pod for messages, such as `pod ingress-lab/proxy-5f`."""
-        return f"pod {self._namespace}/{self._pod}"
 
     @property
     def pid(self) -> int:

@@ -5,7 +5,6 @@ It has the addresses to which load is sent, the processes in the pods, and shell
 
 from __future__ import annotations
 
-import os
 import secrets
 import subprocess
 import time
@@ -25,14 +24,14 @@ from lab.model.load import GeneratorLoad
 from lab.model.pages import PAGES
 from lab.model.pairs import Renewed
 from lab.model.sweeps import LoadPoint
+from lab.model.system import Watch
 from lab.model.variants import hosts
 from lab.systems import inside, renewing, table, workers
-from lab.targets.base import Watch
 from lab.targets.cluster.api import CLIENT_NAMESPACE, CLIENT_POD, Api, lost_without_right
 from lab.targets.cluster.changes import Changes
 from lab.targets.cluster.client import ClientPod, measure_clock_offset, open_tools
 from lab.targets.cluster.entrypoint import Entrypoint, connect, find_entrypoint, list_pod_addresses
-from lab.targets.cluster.facts import build_pod_records
+from lab.targets.cluster.facts import build_pod_record
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.inventory import CONTROLLER_SCOPE, NODE_SCOPE, Inventory
 from lab.targets.cluster.objects import ROLES
@@ -273,6 +272,7 @@ class ClusterSystem(Changes):
 
         """
         self._check()
+        self._client.check()
         used = f"tmp.used-{secrets.token_hex(8)}"  # a name that the pod's next lab clears away
         with self._client.held(argv, files or {}, stdout, stderr, used) as waiting:
 
@@ -421,18 +421,13 @@ class ClusterSystem(Changes):
 
     def deployed(self) -> Sequence[Mapping[str, Any]]:
         """Return a record (role, node, images, restarts and more) of each pod of proxy and backend."""
-        return build_pod_records([pod for role in ROLES for pod in self._list_pods(role)])
+        return [build_pod_record(pod) for role in ROLES for pod in self._list_pods(role)]
 
     def processes(self, role: Role) -> list[int]:
-        """Return a number for each process of a role, in all its pods.
+        """Return a number for each process of a role (`proxy` or `backend`), in all its pods.
 
-        For the role `lab` it is the id of this process alone. For `generator` the processes are those in the generator's
-        pod. If a role has several pods, the numbers are made unique, so they are not always process ids.
+        If a role has several pods, the numbers are made unique, so they are not always process ids.
         """
-        if role == "lab":
-            return [os.getpid()]
-        if role == "generator":
-            return list(_number_processes([self._client]))
         return list(self._retry_lost(lambda: _number_processes(map(self._shell, self._list_present(role)))))
 
     def _list_present(self, role: Role) -> Sequence[Mapping[str, Any]]:

@@ -7,16 +7,16 @@ differ in how they reach the cluster, and in how much of its machines can be obs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from lab.base.errors import LabError, LostError, MeasuringError, NotMeasurableError, UsageError
+from lab.base.errors import LabError, LostError, MeasuringError, refuse_if
 from lab.base.quantities import parse_quantity
 from lab.generators import Generator, Installed
-from lab.model.endpoint import Endpoint, Role
+from lab.model.endpoint import Endpoint
 from lab.model.names import BRING_UP_S
 from lab.model.pairs import SIDES, Side
 from lab.model.sweeps import LoadPoint
@@ -25,7 +25,7 @@ from lab.model.variants.labels import ROLE_LABEL
 from lab.model.variants.variants import Variant
 from lab.systems import renewing
 from lab.systems.table import READBACKS, find, refuse_checks
-from lab.targets.base import do_nothing
+from lab.targets.base import Target, do_nothing
 from lab.targets.cluster import docker, facts, images, objects, rollout
 from lab.targets.cluster.api import CLIENT_NAMESPACE, Api, lost_without_right
 from lab.targets.cluster.client import ClientPod
@@ -73,7 +73,7 @@ class _Session:
     others: OtherUsageSource
 
 
-class ClusterTarget:
+class ClusterTarget(Target):
     """A Kubernetes cluster as a target; it implements the protocol `lab.targets.base.Target`."""
 
     bring_up_s = BRING_UP_S["kind"]
@@ -103,25 +103,6 @@ class ClusterTarget:
         self._stamps = count(1)
         self._taken: _Session | None = None
         self._systems: dict[Side, ClusterSystem] = {}
-
-    def at(self, context: str | None) -> ClusterTarget:
-        """Return this target, because its cluster is known without a kubeconfig context.
-
-        Raises:
-            UsageError: The context is not None.
-
-        """
-        if context is not None:
-            fault = f"belongs to --target remote; --target {self.name} has a cluster of its own"
-            raise UsageError("--context", fault, "leave it out, or name --target remote")
-        return self
-
-    def enter(self, argv: Sequence[str]) -> int | None:
-        """Return None, because this process can measure on a cluster as it is.
-
-        On other targets this method runs the lab's command again, inside new Linux namespaces of this machine.
-        """
-        return None
 
     def check(self) -> None:
         """Acquire the cluster's lease, which excludes other processes of the lab, and start the pod for load generators.
@@ -159,10 +140,6 @@ class ClusterTarget:
         """Return the path and version of a load generator in the generator's pod; None if the pod lacks the generator."""
         return self._session.client.installed(generator)
 
-    def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
-        """Return an empty mapping, because on a cluster all programs of a variant come from images."""
-        return {}  # the images are what runs
-
     def facts(self) -> Mapping[str, str]:
         """Return the facts that describe the cluster in a run's record, by name.
 
@@ -172,10 +149,6 @@ class ClusterTarget:
         system = session.api.get("v1", "Namespace", "kube-system")
         identity = {"cluster": system["metadata"]["uid"]} if system else {}
         return {"target": self._description, **identity, **facts.collect_facts(session.api, session.images)}
-
-    def cpus(self) -> Mapping[Role, frozenset[int]]:
-        """Return an empty mapping, because on a cluster no role is pinned to CPUs."""
-        return {}
 
     def generator_cpus(self) -> int | None:
         """Return the number of CPUs that a load generator may use in the generator's pod; None = unknown."""
@@ -196,26 +169,39 @@ class ClusterTarget:
         refuse_checks(variant.name, variant.readback)
         session, manifests = self._session, objects.lay_over_for_cluster(variant.manifests)
         for point in points:
-            if point.link_mbit is not None or point.link_delay_ms:
-                reason = f"point {point.name} shapes the client's link, which is not done on a cluster"
-                raise NotMeasurableError("link", variant.name, reason, "measure it with --target local")
-            if point.every_s is not None or point.grpc:
-                reason = f"point {point.name} needs the lab's own backend, which is in no registry" + (
-                    "" if point.grpc else ", and one clock with it"
-                )
-                raise NotMeasurableError("streams", variant.name, reason, "measure it with --target local or apiserver")
-        if any(objects.find_role(obj) == "balancer" for obj in manifests):
-            reason = "its load balancer is a process of the lab's, which is no way into a cluster here"
-            raise NotMeasurableError(
-                "load balancer", variant.name, reason, "measure it with --target local or apiserver"
+            refuse_if(
+                point.link_mbit is not None or point.link_delay_ms,
+                variant.name,
+                f"point {point.name} shapes the client's link, which is not done on a cluster",
+                "measure it with --target local",
+                what="link",
             )
-        if any(point.disturbance is not None for point in points) and any(map(objects.is_headless, manifests)):
-            fault = "its Service is headless: it has no address that stays when its pods change"
-            raise NotMeasurableError("disturbances", variant.name, fault, "a Service with a cluster IP")
+            refuse_if(
+                point.every_s is not None or point.grpc,
+                variant.name,
+                f"point {point.name} needs the lab's own backend, which is in no registry"
+                + ("" if point.grpc else ", and one clock with it"),
+                "measure it with --target local or apiserver",
+                what="streams",
+            )
+        refuse_if(
+            any(objects.find_role(obj) == "balancer" for obj in manifests),
+            variant.name,
+            "its load balancer is a process of the lab's, which is no way into a cluster here",
+            "measure it with --target local or apiserver",
+            what="load balancer",
+        )
+        refuse_if(
+            any(point.disturbance is not None for point in points) and any(map(objects.is_headless, manifests)),
+            variant.name,
+            "its Service is headless: it has no address that stays when its pods change",
+            "a Service with a cluster IP",
+            what="disturbances",
+        )
         vet_checks(variant, largest_cpus(session.nodes), session.client.open_files)
         objects.vet(session.api, manifests)
-        if any(point.generations > 1 for point in points) and not makes_new_workers(manifests):
-            raise NotMeasurableError("generations of workers", variant.name, *renewing.NOT_RENEWABLE)
+        fixed = any(point.generations > 1 for point in points) and not makes_new_workers(manifests)
+        refuse_if(fixed, variant.name, *renewing.NOT_RENEWABLE, what="generations of workers")
         routed, routers = hosts.find_hosts(manifests), hosts.find_routers(manifests)
         proxied = any(objects.find_role(obj) == "proxy" for obj in manifests)
         return {point.name: hosts.expect_endpoint(routed, proxied, point, routers) for point in points}
@@ -377,18 +363,21 @@ def vet_checks(variant: Variant, cpus: int, open_files: int | None) -> None:
     """
     for check in variant.readback:
         place, identity = f"{variant.name}: {check.name}", (check.kind, check.name or "")
-        if (noun := WORKER_CHECKS.get(identity)) and check.value.isdigit() and int(check.value) > cpus:
-            has = "1 CPU" if cpus == 1 else f"{cpus} CPUs"
-            fault = f"asks for {check.value} {noun}, the largest node has {has}"
-            raise NotMeasurableError("cores", place, fault, f"a node with more CPUs, or {cpus} at most")
-        if (
-            identity in OPEN_FILES_CHECKS
-            and open_files is not None
-            and check.value.isdigit()
-            and int(check.value) > open_files
-        ):
-            fault = f"asks for {check.value} open files, a container may have {open_files} here"
-            raise NotMeasurableError("open files", place, fault, "raise the nodes' limit (LimitNOFILE of containerd)")
+        noun, number = WORKER_CHECKS.get(identity), int(check.value) if check.value.isdecimal() else 0
+        refuse_if(
+            noun and number > cpus,
+            place,
+            f"asks for {check.value} {noun}, the largest node has {'1 CPU' if cpus == 1 else f'{cpus} CPUs'}",
+            f"a node with more CPUs, or {cpus} at most",
+            what="cores",
+        )
+        refuse_if(
+            identity in OPEN_FILES_CHECKS and open_files is not None and number > open_files,
+            place,
+            f"asks for {check.value} open files, a container may have {open_files} here",
+            "raise the nodes' limit (LimitNOFILE of containerd)",
+            what="open files",
+        )
 
 
 def prepare_for_side(manifests: Sequence[Mapping[str, Any]], side: Side) -> Sequence[Mapping[str, Any]]:

@@ -63,6 +63,9 @@ LIMIT_FILES: Mapping[tuple[int, CgroupController], tuple[str, ...]] = {
 }
 """The files whose joined contents `parse_actual_limit` parses, by version and controller, in this order."""
 
+IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+"""The filesystem types that keep files in memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlace:

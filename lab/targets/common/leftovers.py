@@ -16,6 +16,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from lab.base.files import read_text_if_readable
@@ -100,15 +101,12 @@ def count_time_wait(table: Iterable[str], ports: tuple[int, int]) -> dict[str, i
         ports: The first and last port of the range.
 
     """
-    raw: Counter[str] = Counter()
+    destinations: Counter[str] = Counter()
     first, last = ports
     for line in table:
         _, local, remote, state, *_ = line.split(None, 4)
         if state == _TIME_WAIT and first <= int(local[-4:], 16) <= last:
-            raw[remote] += 1
-    destinations: Counter[str] = Counter()
-    for remote, count in raw.items():
-        destinations[_format_address(remote)] += count
+            destinations[_format_address(remote)] += 1
     return dict(destinations)
 
 
@@ -122,6 +120,7 @@ def parse_listeners(table: Iterable[str]) -> list[int]:
     return [int(row[4].split(":")[1], 16) for row in map(str.split, table) if row[3] == _LISTEN]
 
 
+@lru_cache  # most rows of a table have the same few addresses
 def _format_address(text: str) -> str:
     """Convert an address and port from the kernel's hexadecimal form: `0200400A:0050` → `10.64.0.2:80`.
 
@@ -178,14 +177,14 @@ def list_accept_queues() -> list[int]:
     return [int(line.split()[1]) for line in done.stdout.splitlines()]
 
 
+@dataclass(slots=True)
 class OrdinaryProcessCount:
     """The number of processes that a proxy has when no old workers (from before a reload) are left.
 
     This number is taken from the first count after the start of the system, and from the first count after `forget`.
     """
 
-    def __init__(self) -> None:
-        self._count: int | None = None
+    _count: int | None = None
 
     def forget(self) -> None:
         """Forget the ordinary number of processes, for example before a reload; the next count becomes the ordinary number."""

@@ -104,33 +104,14 @@ class GeneratorJob:
     files: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def run_generator(
-    system: System, generator: Generator, path: str, load: GeneratorLoad, scratch: Path
-) -> GeneratorOutcome:
-    """Run a load generator on the client's side of a system, and return its outcome.
-
-    The generator is killed if it still runs a grace period after its planned time. If the generator cannot be started,
-    crashes, hangs or writes too much, its outcome shows this and no error is raised. Only faults of the lab itself
-    raise errors.
-
-    Args:
-        system: The system that the load goes to.
-        generator: The generator.
-        path: The path of the generator's program, which replaces its name in the command.
-        load: The load to generate.
-        scratch: A folder for the generator's files.
-
-    """
-    (ended,) = run_generators([GeneratorJob(system, generator, path, load, scratch)])
-    return ended
-
-
 def run_generators(
     jobs: Sequence[GeneratorJob], started: Callable[[], object] = lambda: None
 ) -> list[GeneratorOutcome]:
-    """Run several load generators at once, wait for all of them, and return their outcomes in the order of `jobs`.
+    """Run load generators at once, each on the client's side of its system; return the outcomes in the order of `jobs`.
 
-    Faults of generators are handled as by `run_generator`.
+    A generator is killed if it still runs a grace period after its planned time. If a generator cannot be started,
+    crashes, hangs or writes too much, its outcome shows this and no error is raised. Only faults of the lab itself
+    raise errors.
 
     Args:
         jobs: The generators.
@@ -254,18 +235,18 @@ class _Running:
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
         if pid:
             self.process.returncode = os.waitstatus_to_exitcode(status)
-            _kill_group(self.process)  # children that it left behind would go on writing
+            kill_group(self.process)  # children that it left behind would go on writing
             cpu_s = usage.ru_utime + usage.ru_stime
             output = _read_output(*self.streams, self.process.returncode)
             self._outcome = GeneratorOutcome(*output, cpu_s, usage.ru_maxrss * 1024, self._hung)
         elif time.monotonic() > self.deadline and not self._hung:
             self._hung = True
-            _kill_group(self.process)
+            kill_group(self.process)
         return self._outcome
 
     def end(self) -> None:
         if self.process.returncode is None:
-            _kill(self.process)
+            end_group(self.process)
 
 
 def take_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
@@ -311,12 +292,14 @@ def _read_output(stdout: IO[bytes], stderr: IO[bytes], status: int) -> tuple[str
     return output, note + errors, status or -signal.SIGXFSZ
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    _kill_group(process)
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that leads a process group, with all processes of the group, and wait for its end."""
+    kill_group(process)
     process.wait()
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGKILL to all processes of the group that a process leads; a group that has ended is no error."""
     with suppress(ProcessLookupError):  # it may have ended in the meantime
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -343,5 +326,5 @@ def run_with_variant(target: Target, variant: Variant, argv: Sequence[str]) -> i
         try:
             return process.wait()
         except BaseException:
-            _kill(process)
+            end_group(process)
             raise

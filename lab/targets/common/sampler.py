@@ -193,9 +193,9 @@ class Sampler:
                     self._peak_bytes[role, pid] = max(usage.rss_bytes, self._peak_bytes.get((role, pid), 0))
                     self._rows.append((elapsed_s, role, pid, None, *astuple(usage), sent.get(pid)))
                     if role in ROLES_WITH_THREADS and usage.threads > 1:
-                        threads = thread_times(pid)
                         self._rows += [
-                            (elapsed_s, role, pid, tid, *astuple(times), None) for tid, times in threads.items()
+                            (elapsed_s, role, pid, tid, *astuple(times), None)
+                            for tid, times in thread_times(pid).items()
                         ]
 
     def _take_snapshot(self) -> _Snapshot:

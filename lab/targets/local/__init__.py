@@ -5,8 +5,3 @@ kubelet         pods as processes: containers, probes, restarts, and how process
 control_plane   pods that come and go, Services, changes of routes, reloads of proxies, and a record of events
 system, target  a running system (variant), and the class that implements the protocol `lab.targets.base.Target`
 """
-
-from lab.targets.local.system import LocalSystem
-from lab.targets.local.target import LocalTarget
-
-__all__ = ["LocalSystem", "LocalTarget"]

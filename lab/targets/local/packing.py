@@ -16,7 +16,6 @@ from pathlib import Path
 
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.systems import programs
-from lab.systems.programs import Program
 from lab.systems.table import find
 from lab.targets.cluster import docker, images, objects
 
@@ -51,7 +50,7 @@ def pack(base: str) -> dict[str, str]:
     return references
 
 
-def _find_programs() -> Iterator[tuple[str, Program]]:
+def _find_programs() -> Iterator[tuple[str, programs.Program]]:
     """Yield (short name, program) for each pinned image that a root variant uses and that a single program can replace.
 
     A root variant is a variant without a baseline that runs on the target `kind`. Other variants are not read, so the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, cast
 
-from lab.base.errors import MeasuringError, UsageError
+from lab.base.errors import MeasuringError, UsageError, refuse_if
 from lab.base.files import read_text_if_readable, write_texts
 from lab.model.disturbance import Recorder
 from lab.model.endpoint import ClockOffset, Endpoint, GeneratorsOutput, HowToEnd, Response, Role, Tls
-from lab.model.events import Event, EventLog
+from lab.model.events import EventLog
 from lab.model.leftovers import Leftovers
 from lab.model.load import GeneratorLoad
 from lab.model.pages import PAGES
@@ -30,12 +29,10 @@ from lab.model.variants import hosts
 from lab.systems import renewing, workers
 from lab.systems.manifests.objects import Objects
 from lab.systems.manifests.pods import Pod
-from lab.systems.renewing import list_running
 from lab.systems.system import ProxySystem
 from lab.systems.table import SHORT_LIVED_TITLES, find
-from lab.systems.workers import GAUGE
 from lab.targets.common import fetching, leftovers
-from lab.targets.common.process import make_environment
+from lab.targets.common.process import end_group, make_environment
 from lab.targets.common.sampler import Sampler, process_times, thread_ids
 from lab.targets.local.control_plane import services
 from lab.targets.local.control_plane.control import ControlPlane, LocalRecorder
@@ -46,7 +43,6 @@ from lab.targets.local.kubelet.runner import ContainerRunner
 from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.link_delay import LinkDelay, begin_delay
 from lab.targets.local.sandbox.namespaces import STATE
-from lab.targets.local.sandbox.network import Network
 
 PROBED_PAGE = "1kB.bin"
 """The page that is requested to see whether the system serves."""
@@ -68,7 +64,7 @@ class LocalSystem:
         self,
         manifests: Sequence[Mapping[str, Any]],
         objects: Objects,
-        net: Network,
+        net: network.Network,
         kubelet: Kubelet,
         pinned: Mapping[Role, frozenset[int]],
         routing: Routes,
@@ -89,7 +85,7 @@ class LocalSystem:
 
         """
         self.objects, self.net, self.kubelet, self._cpus = objects, net, kubelet, pinned
-        self.routing, self._changes, self._log = routing, control, log
+        self.routing, self._changes, self.log = routing, control, log
         self._generators: list[subprocess.Popen[bytes]] = []
         self._helpers: list[tuple[subprocess.Popen[bytes], str]] = []
         self._delay: LinkDelay | None = None
@@ -105,11 +101,6 @@ class LocalSystem:
         folder = STATE / "clients" / f"{net.lane.prefix}{network.CLIENT}"
         self.client = (*net[network.CLIENT].enter, *network.make_hosts_command(self._addresses, folder))
         """The beginning of a command line that runs a command in the client's place, where host names resolve."""
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """The events of the system's containers and pods so far."""
-        return self._log.events
 
     def endpoint(self, point: LoadPoint) -> Endpoint:
         """Return the endpoint (URL and host) to which the load of a load point (one load of a sweep) is sent.
@@ -174,9 +165,7 @@ class LocalSystem:
         ending = [item for item in self._helpers if pod is None or item[1] == pod.name]
         self._helpers = [item for item in self._helpers if item not in ending]
         for helper, _ in ending:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(helper.pid, signal.SIGKILL)
-            helper.wait()
+            end_group(helper)
 
     def shape(self, link_mbit: float | None, delay_ms: float = 0.0) -> None:
         """Limit the rate of the client's link, and lengthen its round trips.
@@ -203,8 +192,7 @@ class LocalSystem:
 
         Processes of the control plane, even those in a proxy's container, count for a separate role `control`.
         """
-        roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator")
-        roles = (*roles, *(["balancer"] if self.objects.role("balancer") else []))
+        roles: tuple[Role, ...] = ("lab", "proxy", "backend", "generator", "balancer")
 
         def processes() -> Mapping[str, list[int]]:
             pids: dict[str, list[int]] = {role: self.processes(role) for role in roles}
@@ -344,13 +332,13 @@ class LocalSystem:
             UsageError: The role has no pod.
 
         """
-        null = subprocess.DEVNULL
         runners = self.kubelet.runners(role)
-        if not runners:
-            raise UsageError(f"role {role}", NO_POD, "leave the check out, or name the other role")
+        refuse_if(not runners, f"role {role}", NO_POD, "leave the check out, or name the other role")
         try:
             entered = runners[0].process.enter(argv)
-            return subprocess.run(entered, capture_output=True, text=True, timeout=30, stdin=null, check=False)
+            return subprocess.run(
+                entered, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL, check=False
+            )
         except (ProcessLookupError, subprocess.TimeoutExpired) as error:
             return subprocess.CompletedProcess(list(argv), 1, "", str(error))
 
@@ -363,7 +351,7 @@ class LocalSystem:
         titles = ((pid, read_text_if_readable(f"/proc/{pid}/cmdline").replace("\0", " ").strip()) for pid in pids)
         count = workers.count_running((len(thread_ids(pid)), title) for pid, title in titles)
         values = self._ask_proxies(lambda system: system.workers.running)
-        gauges = {**self.routing.gauges(), **({GAUGE: float(count)} if count else {})}
+        gauges = {**self.routing.gauges(), **({workers.GAUGE: float(count)} if count else {})}
         return gauges | {f"proxy/{name}": float(value) for name, value in values.items()}
 
     def leftovers(self) -> Leftovers:
@@ -407,13 +395,7 @@ class LocalSystem:
             MeasuringError: The pods and routes of this system may not change.
 
         """
-        control = self._get_control("events")
-
-        def check() -> None:
-            control.check()
-            self.routing.check()
-
-        return LocalRecorder(self._log, check)
+        return LocalRecorder(self.log, self._get_control("events").check)
 
     def clock(self) -> ClockOffset:
         """Return a clock offset of zero with an uncertainty of 1 µs: lab and generator use the clock of this machine."""
@@ -484,7 +466,7 @@ class LocalSystem:
     def _find_serving_processes(self) -> Mapping[int, renewing.Running]:
         """Return the proxy's processes by their ids, without a controller that runs in the proxy's container."""
         apart = set(self.routing.apart())
-        return list_running(pid for pid in self.processes("proxy") if pid not in apart)
+        return renewing.list_running(pid for pid in self.processes("proxy") if pid not in apart)
 
     def _is_answering(self) -> bool:
         try:
@@ -506,8 +488,10 @@ class LocalSystem:
 
     def log_tail(self) -> str:
         """Return the last lines of each container's error output, and messages about containers that ran out of memory."""
-        runners = ((f"{runner.pod.name}/{runner.container.name}", runner) for runner in self._list_runners())
-        tails = [(name, runner.process.tail(output_too=False)) for name, runner in runners]
+        tails = [
+            (f"{runner.pod.name}/{runner.container.name}", runner.process.tail(output_too=False))
+            for runner in self._list_runners()
+        ]
         return "\n".join(f"--- {name}\n{text}" for name, text in [*self.kubelet.groups.deaths(), *tails] if text)
 
     def _list_runners(self) -> list[ContainerRunner]:
@@ -570,8 +554,7 @@ class LocalSystem:
 
         """
         pods = self._list_pods(role)
-        if not pods:
-            raise UsageError(f"role {role}", NO_POD, "name the other role")
+        refuse_if(not pods, f"role {role}", NO_POD, "name the other role")
         return pods[0]
 
     def _make_endpoint(self, names: tuple[str, ...], tls: Tls) -> Endpoint:

@@ -9,8 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from lab.base.errors import MeasuringError, NotMeasurableError, UsageError, refuse_if
 from lab.base.files import read_text_if_readable
@@ -63,8 +62,6 @@ class LocalTarget:
     name = "local"
     bring_up_s = BRING_UP_S["local"]
     sides: Sequence[Side] = SIDES
-    deadline_s = DEADLINE_S
-    """The seconds within which a variant must come up."""
 
     def __init__(self) -> None:
         self._cpus = cpus.list_available()
@@ -159,18 +156,6 @@ class LocalTarget:
         namespaces.attach()
         return None
 
-    def at(self, context: str | None) -> Self:
-        """Return this target, because it has no cluster and so takes no kubeconfig context.
-
-        Raises:
-            UsageError: The context is not None.
-
-        """
-        if context is not None:
-            fault = f"the {self.name} target has no cluster"
-            raise UsageError("--context", fault, "leave it out, or name --target remote")
-        return self
-
     def check(self) -> None:
         """Check the prerequisites, pin the lab to its CPUs, and remove what ended lab processes have left on this machine.
 
@@ -180,10 +165,12 @@ class LocalTarget:
         """
         os.sched_setaffinity(0, self.cpus()["lab"])  # and with it every later thread and helper process
         table.program_versions(of_backend=True)
-        if not os.access("/run/lab", os.W_OK):
-            raise UsageError(
-                f"{self.name} target", "the lab is not inside its namespaces", "start it with `python -m lab`"
-            )
+        refuse_if(
+            not os.access("/run/lab", os.W_OK),
+            f"{self.name} target",
+            "the lab is not inside its namespaces",
+            "start it with `python -m lab`",
+        )
         cgroups.sweep()
         disk.sweep()
 
@@ -194,7 +181,7 @@ class LocalTarget:
         conntrack_max = read_text_if_readable(services.CONNTRACK_MAX).strip() or "unknown"
         return {
             "target": "local: directive-equivalent, not the controller (no Lua, no API server)",
-            "privilege": "root" if Path("/proc/self/uid_map").read_text().split()[1] == "0" else "user namespace",
+            "privilege": "root" if namespaces.is_real_root() else "user namespace",
             "kernel": platform.release(),
             **self.program_versions(),
             "open_files": f"{soft} (hard {hard})",
@@ -256,9 +243,13 @@ class LocalTarget:
         for changing in disturbed or {False}:
             bringup.check_objects(services.add_node_nat(objects, changing), self.cpus(), self.realise)
         bringup.try_out(objects, self.cpus(), self.realise)
-        if many := next((point for point in points if point.generators > 1), None):
-            fault = f"asks for {many.generators} generators, and this machine has a place for one"
-            raise UsageError(f"point {many.name}", fault, "leave `generators` out, or measure it with --target kind")
+        for point in points:
+            refuse_if(
+                point.generators > 1,
+                f"point {point.name}",
+                f"asks for {point.generators} generators, and this machine has a place for one",
+                "leave `generators` out, or measure it with --target kind",
+            )
         vet_limits(objects)
         check_points(objects, points, self.fixed)
         vet_generations(objects, points, self.renews)
@@ -301,7 +292,7 @@ class LocalTarget:
         manifests = self.manifests(variant, side)
         objects = services.add_node_nat(self.read(manifests), changing)
         bringup.check_objects(objects, self.cpus(), self.realise)
-        deadline = time.monotonic() + self.deadline_s
+        deadline = time.monotonic() + DEADLINE_S
         log = EventLog()
         kubelet = Kubelet(log, each_probe=changing)
         with ExitStack() as undo:
@@ -382,8 +373,9 @@ def check_points(objects: objects.Objects, points: Iterable[LoadPoint], fixed: C
             CPU can be made here. Or the disruption changes the backends, and the proxy would not notice.
 
     """
-    containers = [container for pod in objects.role("proxy") for container in pod.containers]
-    fixed_places = [container.place for container in containers if fixed(container)]
+    fixed_places = [
+        container.place for pod in objects.role("proxy") for container in pod.containers if fixed(container)
+    ]
     for point in points:
         if point.disturbance is None:
             continue

@@ -8,141 +8,134 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn
 
 from rich.console import Console
 
 from lab.base.quantities import whole_number_in
 
+Arguments = Mapping[str, Mapping[str, Any]]
+"""The options of a command, each with the keyword arguments of argparse's `add_argument`."""
+Action = Callable[[argparse.Namespace, Console], None]
+"""A function that gets the parsed options and a console on stderr, to which it writes its progress."""
 
-class Provider(Protocol):
+
+@dataclass(frozen=True, slots=True)
+class Provider:
     """A way to get a cluster and to remove it again; it implements `just up NAME` and `just down NAME`.
 
-    Calling `up` for a cluster that exists is no error, nor is calling `down` when there is none. Both write their
-    progress to a console on stderr, and raise LabError when they fail.
+    Calling `up` for a cluster that exists is no error, nor is calling `down` when there is none. Both raise LabError
+    when they fail.
+
+    Attributes:
+        about: The line for --help.
+        up: The function that creates the cluster, or prepares an existing one for measurements.
+        down: The function that removes everything that `up` created.
+        up_takes: The options of `just up NAME`.
+        down_takes: The options of `just down NAME`.
+
     """
 
-    ABOUT: str
-    """The line for --help."""
-
-    def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just up NAME` to the parser of this verb."""
-        ...
-
-    def down_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the options of `just down NAME` to the parser of this verb."""
-        ...
-
-    def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Create the cluster, or prepare an existing one for measurements."""
-        ...
-
-    def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove everything that `up` created."""
-        ...
+    about: str
+    up: Action
+    down: Action
+    up_takes: Arguments
+    down_takes: Arguments
 
 
-class KindProvider:
-    """The provider of a kind cluster (Kubernetes in containers) on this machine."""
+def _up_kind(options: argparse.Namespace, talk: Console) -> None:
+    """Create the kind cluster with as many worker nodes as the option --workers requests, or check the existing cluster."""
+    from lab.targets.cluster import kind
 
-    ABOUT: str = "a cluster of containers on this machine, made by kind; needs Docker and about 6 GB"
-
-    def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the option of `just up kind`, --workers, to the parser."""
-        help_text = (
-            "number of worker nodes, 0 to 8: the load generator gets the first one, and with two or more each role has"
-            " its own (default: 0, everything on one node)"
-        )
-        verb.add_argument("--workers", type=whole_number_in("--workers", 0, 8), default=0, metavar="N", help=help_text)
-
-    def down_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add nothing, because `just down kind` has no options."""
-
-    def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Create the kind cluster with as many worker nodes as the option --workers requests, or check the existing cluster."""
-        from lab.targets.cluster import kind
-
-        kind.up(options.workers, talk)
-
-    def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove the kind cluster."""
-        from lab.targets.cluster import kind
-
-        kind.down(talk)
+    kind.up(options.workers, talk)
 
 
-class RemoteProvider:
-    """The provider that prepares an existing cluster of the user for measurements."""
+def _down_kind(_: argparse.Namespace, talk: Console) -> None:
+    from lab.targets.cluster import kind
 
-    ABOUT: str = "your own cluster, named by its kubeconfig context (the current context is never used)"
-
-    def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the option --context, which `just up remote` and `just down remote` share, to the parser."""
-        verb.add_argument(
-            "--context",
-            metavar="NAME",
-            help="kubeconfig context of your cluster, from KUBECONFIG or ~/.kube/config (required)",
-        )
-
-    down_arguments = up_arguments
-
-    def up(self, options: argparse.Namespace, talk: Console) -> None:
-        """Prepare the cluster at the kubeconfig context that --context names for measurements."""
-        from lab.targets.provision import remote
-
-        remote.up(options.context, talk)
-
-    def down(self, options: argparse.Namespace, talk: Console) -> None:
-        """Remove what the lab has put into the cluster that --context names; the cluster itself stays."""
-        from lab.targets.provision import remote
-
-        remote.down(options.context, talk)
+    kind.down(talk)
 
 
-class ScriptProvider:
-    """The provider of a cluster in a cloud, which a bash script in this folder creates and removes.
+def _up_remote(options: argparse.Namespace, talk: Console) -> None:
+    """Prepare the cluster at the kubeconfig context that --context names for measurements."""
+    from lab.targets.provision import remote
 
-    The methods `up` and `down` replace this process by the script (execv), so they do not return.
+    remote.up(options.context, talk)
+
+
+def _down_remote(options: argparse.Namespace, talk: Console) -> None:
+    """Remove what the lab has put into the cluster that --context names; the cluster itself stays."""
+    from lab.targets.provision import remote
+
+    remote.down(options.context, talk)
+
+
+def _run_script(name: str, verb: str, options: argparse.Namespace, _: Console) -> NoReturn:
+    """Replace this process (execv) by the bash script that creates or removes a cluster in a cloud.
+
+    Args:
+        name: The file name of the script.
+        verb: `up` or `down`.
+        options: The parsed options.
+
     """
-
-    def __init__(self, name: str, description: str) -> None:
-        """Store the script's name and description.
-
-        Args:
-            name: The file name of the script.
-            description: The line for --help.
-
-        """
-        self.name, self.ABOUT = name, description
-
-    def up_arguments(self, verb: argparse.ArgumentParser) -> None:
-        """Add the option --yes, which `just up NAME` and `just down NAME` share, to the parser."""
-        help_text = "do not ask before the cloud's command runs, which costs money; for scripts"
-        verb.add_argument("--yes", action="store_true", help=help_text)
-
-    down_arguments = up_arguments
-
-    def up(self, options: argparse.Namespace, talk: Console) -> NoReturn:
-        """Replace this process by the script that makes the cluster."""
-        self._become("up", options)
-
-    def down(self, options: argparse.Namespace, talk: Console) -> NoReturn:
-        """Replace this process by the script that removes the cluster."""
-        self._become("down", options)
-
-    def _become(self, verb: str, options: argparse.Namespace) -> NoReturn:
-        path = Path(__file__).with_name(self.name)
-        os.execv(path, [str(path), verb, *(["--yes"] if options.yes else [])])
+    path = Path(__file__).with_name(name)
+    os.execv(path, [str(path), verb, *(["--yes"] if options.yes else [])])
 
 
+_CONTEXT: Arguments = {
+    "--context": {
+        "metavar": "NAME",
+        "help": "kubeconfig context of your cluster, from KUBECONFIG or ~/.kube/config (required)",
+    }
+}
+_WORKERS: Arguments = {
+    "--workers": {
+        "type": whole_number_in("--workers", 0, 8),
+        "default": 0,
+        "metavar": "N",
+        "help": "number of worker nodes, 0 to 8: the load generator gets the first one, and with two or more each role "
+        "has its own (default: 0, everything on one node)",
+    }
+}
+_YES: Arguments = {
+    "--yes": {
+        "action": "store_true",
+        "help": "do not ask before the cloud's command runs, which costs money; for scripts",
+    }
+}
 PROVIDERS: Mapping[str, Provider] = {
-    "doks": ScriptProvider("doks", "the published DigitalOcean environment, by doctl (costs money; asks first)"),
-    "eks-a1": ScriptProvider(
-        "eks-a1", "the published AWS environment with A1 machines, by eksctl (costs money; asks first)"
+    "doks": Provider(
+        "the published DigitalOcean environment, by doctl (costs money; asks first)",
+        partial(_run_script, "doks", "up"),
+        partial(_run_script, "doks", "down"),
+        up_takes=_YES,
+        down_takes=_YES,
     ),
-    "kind": KindProvider(),
-    "remote": RemoteProvider(),
+    "eks-a1": Provider(
+        "the published AWS environment with A1 machines, by eksctl (costs money; asks first)",
+        partial(_run_script, "eks-a1", "up"),
+        partial(_run_script, "eks-a1", "down"),
+        up_takes=_YES,
+        down_takes=_YES,
+    ),
+    "kind": Provider(
+        "a cluster of containers on this machine, made by kind; needs Docker and about 6 GB",
+        _up_kind,
+        _down_kind,
+        up_takes=_WORKERS,
+        down_takes={},
+    ),
+    "remote": Provider(
+        "your own cluster, named by its kubeconfig context (the current context is never used)",
+        _up_remote,
+        _down_remote,
+        up_takes=_CONTEXT,
+        down_takes=_CONTEXT,
+    ),
 }
 """The ways to get a cluster, by their names on the command line."""

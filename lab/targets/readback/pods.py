@@ -38,15 +38,12 @@ from lab.systems.reading import (
 )
 from lab.targets.base import System
 from lab.targets.common import cgroup
-from lab.targets.common.cgroup import CgroupController
 from lab.targets.common.sampler import cpu_list
 
 UNLIMITED = cgroup.format_limit("cpu", None)
 """The value of a quota that is not limited."""
 OWN = "own"
 """The value of an affinity with every process bound to one CPU, spread evenly over the CPUs that they use."""
-_IN_MEMORY = {"tmpfs", "ramfs"}
-"""The filesystem types that keep files in memory."""
 _STEP = re.compile(r"\.?([A-Za-z][\w-]*)|\[([^\]]+)\]")
 """A step of a path: a field, or the name of a list's element."""
 
@@ -188,10 +185,9 @@ def _read_configmap(system: System, check: Check) -> Reading:
 
 
 def _read_quota(system: System, check: Check) -> Reading:
-    name = require_key(check, "name")
-    if name not in cgroup.CONTROLLERS:
-        raise UnreadableError(f"expected a name of {' or '.join(cgroup.CONTROLLERS)}, got {name!r}")
-    controller: CgroupController = name
+    controller = require_key(check, "name")
+    if controller not in cgroup.CONTROLLERS:
+        raise UnreadableError(f"expected a name of {' or '.join(cgroup.CONTROLLERS)}, got {controller!r}")
     place = cgroup.find_group(
         controller, *(run_in_container(system, check, ["cat", f"/proc/1/{file}"]) for file in ("cgroup", "mountinfo"))
     )
@@ -212,7 +208,7 @@ def _read_quota(system: System, check: Check) -> Reading:
 
 def _read_disk(system: System, check: Check) -> Reading:
     path = run_in_container(system, check, ["readlink", "-f", require_key(check, "name")]).strip()
-    if run_in_container(system, check, ["stat", "-f", "-c", "%T", path]).strip() in _IN_MEMORY:
+    if run_in_container(system, check, ["stat", "-f", "-c", "%T", path]).strip() in cgroup.IN_MEMORY:
         return compare_value(check, "memory")
     mount = cgroup.find_mount(
         cgroup.parse_mounts(run_in_container(system, check, ["cat", "/proc/self/mountinfo"])), path

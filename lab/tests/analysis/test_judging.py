@@ -15,7 +15,7 @@ from lab.analysis.judge.decision import Decision
 from lab.analysis.judge.effects import UNBOUNDED, RunQuestions
 from lab.analysis.judge.rulings import AT_LEAST, ERRORS_MIX, FOLLOWS, LIMITED, Ruling, rule_on
 from lab.analysis.summary import Summary, summarise
-from lab.model.metrics import METRICS, Metric, memory_bytes
+from lab.model.metrics import METRICS, Metric, peak_memory
 from lab.model.plan import Plan, Slot
 from lab.model.samples import Sample
 from lab.model.variants.knobs import MANIFESTS
@@ -106,7 +106,7 @@ def test_a_ratio_that_is_read_off_usage_is_no_latency(
     monkeypatch: pytest.MonkeyPatch, limit: str, usage: Ruling, latency: Ruling
 ) -> None:
     """A closed loop beside points with a rate shows it, unless its generator was the limit: then it would grow in a faster loop."""
-    made_up = Metric("proxy's memory", "MB", scale=1e6, kind="ratio", sample=memory_bytes)
+    made_up = Metric("proxy's memory", "MB", scale=1e6, kind="ratio", sample=peak_memory("proxy"))
     monkeypatch.setitem(cast("dict[str, Metric]", METRICS), "memory", made_up)
     plan = make_plan(points=[CEILING, make_point("low")])
     samples, histograms = make_run(plan, change=limits(keepalive=limit, baseline="proxy"))

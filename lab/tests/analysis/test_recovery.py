@@ -101,7 +101,7 @@ def test_a_baseline_against_itself_scatters_as_one_measurement_of_a_pair_does(mo
         *compared("slices", "extra-work", 0.0, 9, 0.5, valid=False)[1:],
     ]
     monkeypatch.setattr(rulings, "read_pairs", lambda: (*itself, *made()))
-    found = list_committed_noise()
+    found = list(list_committed_noise())
     assert {(one.metric, one.rounds) for one in found} == {("cpu_per_request", 3)}
     assert [one.scheme for one in found] == [None, "slices"]
     assert [one.sd for one in found] == pytest.approx([0.01, (4 + 4 / 3 / 2) ** 0.5 / 100])

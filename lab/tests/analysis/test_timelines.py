@@ -54,7 +54,6 @@ def test_empty_bins_are_there_and_the_band_holds_every_block() -> None:
     several = [timelines.bins(requests(out=out), ZERO_S) for out in (None, (5.0, 6.0), (5.5, 6.5))]
     at = {round(t_s, 1): (low, high) for t_s, low, high in timelines.find_range(several).rows()}
     assert (at[5.2], at[4.0]) == ((0.0, 100.0), (100.0, 100.0))
-    assert timelines.find_range([]).is_empty()
 
 
 def test_every_event_but_single_probes_is_a_mark() -> None:

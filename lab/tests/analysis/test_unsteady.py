@@ -107,7 +107,7 @@ def test_a_baseline_that_falls_leaves_no_arm_an_effect_there() -> None:
 def test_a_pair_has_no_effect_where_a_solo_sample_of_its_arm_falls() -> None:
     summary = summary_of(in_blocks("keepalive", 10), paired=True)
     row = at_ceiling(summary, "keepalive")
-    assert row.pair is not None and not row.pair.log_ratios("cpu_per_request") and row.pair.complete
+    assert row.pair is not None and not row.pair.log_ratios("cpu_per_request") and row.pair.lacking is None
     assert all(effect.estimate is None for effect in row.effects)
     assert any(effect.claimed and effect.scheme for effect in at_ceiling(summary, "backlog").effects)
     assert summary.complete

@@ -61,11 +61,10 @@ def free_port() -> int:
 
 @dataclass
 class Loopback(FakeSystem):
-    """`proxy`, `backend`: ports. `backends`: how many pods there are said to be."""
+    """`proxy`, `backend`: ports."""
 
     proxy: int = 0
     backend: int = 0
-    backends: int = 1
     nginx: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict[str, subprocess.Popen[bytes]])
     started: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
 
@@ -74,9 +73,6 @@ class Loopback(FakeSystem):
 
     def backend_endpoint(self) -> Endpoint:
         return Endpoint(f"http://127.0.0.1:{self.backend}", "bench.lab.test")
-
-    def pods(self, role: Role) -> Sequence[Mapping[str, Any]]:
-        return [{}] * self.backends
 
     def fetch(self, endpoint: Endpoint, path: str, timeout_s: float, headers: Any = None) -> Response:
         port = int(endpoint.base_url.rpartition(":")[2])
@@ -191,9 +187,6 @@ def test_connections_are_held_until_one_is_cut_which_is_told_with_its_time_and_o
 def test_connections_that_cannot_be_opened_are_no_disturbance(
     context: DisturbanceContext, running: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "backends", 2)
-    with pytest.raises(MeasuringError, match="several backend pods"), hold_connections(context, 1, 0):
-        pass
     monkeypatch.setattr(running, "proxy", free_port())
     with pytest.raises(MeasuringError, match=r"downloads: cannot be held: .*refused"), hold_connections(context, 0, 2):
         pass

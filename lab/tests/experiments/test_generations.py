@@ -31,8 +31,7 @@ from lab.model.variants.variants import Variant, load_overlay, load_variant, var
 from lab.records.levels import SystemComponents
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster import target as cluster
-from lab.targets.local import LocalTarget
-from lab.targets.local.target import vet_generations
+from lab.targets.local.target import LocalTarget, vet_generations
 from lab.tests.support.factories import make_point
 from lab.tests.support.fakes import FakeTarget
 from lab.tests.support.sweep_texts import write_sweep
@@ -226,7 +225,7 @@ def test_generations_count_singly_only_where_thirty_bring_ups_bound_what_they_sh
             monkeypatch.setattr(levels, "read_components", lambda others=others: (mine, *others))
             assert levels.counts_singly(mine, 4, 1.0) is counts
             assert levels.find_components("apiserver", {"baseline"}, "slices") is mine
-            assert [each.singly for each in set_generations(LOADS, 4, mine)] == [counts]
+            assert [set_generations(each, 4, mine).singly for each in LOADS] == [counts]
             singly = detectable_effect(mine, 6, 4, 1.0)
             assert (singly < 0.9 * detectable_effect(known(repeat=0.0, target="other"), 6, 4, 1.0)) is counts
         elsewhere = bound.model_copy(update={"variant": "workers-4"})
@@ -241,4 +240,4 @@ def test_only_closed_loops_that_a_pair_bears_are_measured_on_generations() -> No
         make_point("own", rate_rps=None, generations=2),
         make_point("alone", rate_rps=None, alone="said so"),
     ]
-    assert [point.generations for point in set_generations(points, 4, known())] == [4, 1, 2, 1]
+    assert [set_generations(point, 4, known()).generations for point in points] == [4, 1, 2, 1]

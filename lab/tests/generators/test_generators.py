@@ -394,7 +394,7 @@ def test_programs_are_told_apart_by_what_they_say(tmp_path: Path, monkeypatch: p
     (tmp_path / "wrk").write_text(f"#!/bin/sh\nprintf '%s' '{wrk2}'\nexit 1\n")
     (tmp_path / "wrk").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find(get_generator("wrk2")) == Installed("wrk2", str(tmp_path / "wrk"), "4.0.0")
+    assert find(get_generator("wrk2")) == Installed(str(tmp_path / "wrk"), "4.0.0")
     assert find(get_generator("wrk")) is find(get_generator("k6")) is None
 
 
@@ -411,7 +411,7 @@ def test_k6_collects_no_garbage_that_a_sample_could_bring() -> None:
 
 
 def having(*names: str) -> Any:
-    return lambda wanted: Installed(wanted.name, f"/bin/{wanted.name}", "1") if wanted.name in names else None
+    return lambda wanted: Installed(f"/bin/{wanted.name}", "1") if wanted.name in names else None
 
 
 def test_stand_ins_take_open_loops_in_their_order() -> None:

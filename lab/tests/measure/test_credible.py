@@ -33,7 +33,7 @@ def reasons(
     cpus: int | None = 1,
     tls: Tls = "none",
 ) -> set[Reason]:
-    found = validity.find_faults(load, result, seen, 0.3, 0.0, 1024, cpu_s=cpu_s, cpus=cpus, tls=tls)
+    found = validity.find_faults(load, result, seen, 0.3, 1024, cpu_s=cpu_s, cpus=cpus, tls=tls)
     return {reason for reason, _ in found}
 
 
@@ -166,7 +166,7 @@ def test_each_of_many_generators_is_held_against_its_share() -> None:
     assert reasons(parts(19_700, 20_000), load, seen) == {Reason.RATE_NOT_ACHIEVED}
     early = parts(20_000, 20_000, duration_s=(5.01, 3.0))
     assert reasons(early, load, seen) == {Reason.GENERATOR_TIME}
-    said = validity.find_faults(load, early, seen, 0.3, 0.0, 1024)
+    said = validity.find_faults(load, early, seen, 0.3, 1024)
     assert [text for _, text in said] == ["generator 2 of 2: it reports 3 s of a load of 5 s"]
     for counted in (MADE // 2, 2 * MADE):
         other = replace(SEEN, counters={"proxy/requests": counted})

@@ -67,7 +67,6 @@ time.sleep(1.5)
 print('{"requests": 150, "duration_s": 1.5, "bytes": 165000, "errors": {}}')
 """
     log: Callable[[], pl.DataFrame] | None = None
-    logs_requests: bool = True
 
     def requests(self, stdout: str, stderr: str, load: GeneratorLoad) -> pl.DataFrame:
         assert load.logged

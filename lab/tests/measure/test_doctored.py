@@ -144,9 +144,9 @@ def judged(name: str, text: str, seen: Observation | None = None) -> list[Reason
     if told is None:
         return [reason for reason, _ in found]
     body_bytes = 1024 if result.size_bytes is None else _body(tool, result)
-    saw, calibration_s = _seen(result) if seen is None else seen, tool.calibration_s(load)
+    saw = _seen(result) if seen is None else seen
     more: dict[str, Any] = {"cpu_s": ended.cpu_s, "cpus": 1, "head_bytes": HEAD_BYTES}
-    faults = validity.find_faults(_point(load), told, saw, 0.3, calibration_s, body_bytes, **more)
+    faults = validity.find_faults(_point(load), told, saw, 0.3, body_bytes, **more)
     return [reason for reason, _ in faults]
 
 

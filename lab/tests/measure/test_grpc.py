@@ -59,7 +59,7 @@ def judged(name: str, stdout: str | None = None, **changes: Any) -> set[Reason]:
     seen = dataclasses.replace(seen, **changes)
     body_bytes = 1024 * max(1, load.messages)
     found = [
-        *validity.find_faults(point, parsed, seen, 0.3, 0.0, body_bytes, cpu_s=0.1, cpus=1, head_bytes=250),
+        *validity.find_faults(point, parsed, seen, 0.3, body_bytes, cpu_s=0.1, cpus=1, head_bytes=250),
         *credible.find_call_faults(point, parsed, (before, after)),
     ]
     return {reason for reason, _ in found}

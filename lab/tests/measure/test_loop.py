@@ -19,11 +19,11 @@ from lab.base.files import StoreError
 from lab.measure.loop import MeasuringLoop, estimate_end, find_stale_samples
 from lab.model.endpoint import Role
 from lab.model.samples import Reason, belongs_to_block, is_settled, key_of_measurement, planned_cells
+from lab.model.system import Watch
 from lab.model.usage import USAGE_SCHEMA, Observation, Usage
 from lab.model.variants.variants import Check
 from lab.records import folders
 from lab.records.store import RunStore
-from lab.targets.base import Watch
 from lab.targets.common import sampler
 from lab.tests.support.fakes import PAGE, FakeGenerator, FakeSystem, FakeTarget, Silent, bench, going_on, point, variant
 from lab.tests.targets.cluster.test_sampling import Seen

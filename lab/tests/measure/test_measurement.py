@@ -77,7 +77,7 @@ def test_a_number_of_workers_that_is_not_the_manifests_is_told(
     slot = Slot(1, 1, Arm("a", "a", "variant", None), point())
     manifests = [{"kind": "ConfigMap", "data": {"worker-processes": str(asked)}}] if asked else []
     run = SampleRun(FakeTarget(), system, slot, chosen, 0, 0.0, (), manifests)
-    sample = run.measure(SteadyRegime(system, point(), generator), 1).sample
+    sample = run.measure(SteadyRegime(system, point()), 1).sample
     assert sample.gauges == system.running
     said = [note for note in sample.notes if "workers" in note]
     assert said == ([f"the manifests make {asked} workers or threads of the proxy, 2 run"] if told else [])

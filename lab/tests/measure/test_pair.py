@@ -82,7 +82,7 @@ def test_closed_loops_run_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_of_them_is_stopped_at_any_time_and_nothing_is_left(tmp_path: Path) -> None:
     """By what each says of itself: the sum of both is no more than the time that there was. What a killed lab left is swept, too."""
     old, young = (Path("/tmp", f"lab-0123456789abcdef-{name}") for name in ("0.go", "1.go"))
-    before = set(Path("/tmp").glob("lab-*-[01]*"))  # of somebody else's
+    before = set(Path("/tmp").glob("lab-*-[01].go"))  # of somebody else's
     old.touch()
     young.touch()
     os.utime(old, (1e9, 1e9))
@@ -100,7 +100,7 @@ def test_one_of_them_is_stopped_at_any_time_and_nothing_is_left(tmp_path: Path) 
         young.unlink()
     ran = [json.loads(each.stdout)["ran"] for each in ended]
     assert min(ran) > 0 and sum(ran) < time.monotonic() - began
-    assert set(Path("/tmp").glob("lab-*-[01]*")) <= before, "what they wait for goes with them"
+    assert set(Path("/tmp").glob("lab-*-[01].go")) <= before, "what they wait for goes with them"
 
 
 def test_given_rates_run_together() -> None:

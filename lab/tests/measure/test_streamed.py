@@ -166,7 +166,7 @@ def test_outcomes_of_streams_are_metrics_with_a_rule_of_decision() -> None:
     assert outcome["cpu_per_event_s"] == 0.4 / told.requests and outcome["stream_bytes"] is None
     assert outcome["coalesced_share"] is None and outcome["stream_gap_s"] is None  # one event a stream
     nothing = dataclasses.replace(told.streams, refused=8, cut=0, first_s=())
-    empty = compute_stream_outcome(nothing, Histogram.empty(), usage, None)
+    empty = compute_stream_outcome(nothing, Histogram.of_values([]), usage, None)
     assert {empty[name] for name in ("first_event_s", "delay_p50_s", "cpu_per_event_s", "coalesced_share")} == {None}
     assert "cut_s" not in empty
 

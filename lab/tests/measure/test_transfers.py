@@ -48,7 +48,7 @@ def judged(name: str, stdout: str = "", stderr: str = "", link_bytes: int | None
     if parsed is None:
         return {reason for reason, _ in faults}
     arguments: dict[str, Any] = {"body_bytes": MB, "head_bytes": 200, "tls": "edge", "cpu_s": 0.1, "cpus": 1} | changes
-    return {reason for reason, _ in validity.find_faults(point, parsed, seen, 0.3, 0.0, **arguments)}
+    return {reason for reason, _ in validity.find_faults(point, parsed, seen, 0.3, **arguments)}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -193,7 +193,7 @@ def test_outcomes_of_websockets_are_metrics_with_a_rule_of_decision() -> None:
     assert (outcome["websockets"], outcome["cut"], outcome["not_opened"], outcome["lost_messages"]) == (4, 4, 0, 0)
     assert outcome["cpu_per_message_s"] == 0.4 / 4 and outcome["websocket_bytes"] is None
     nothing = dataclasses.replace(report, refused=4, cut=0, first_s=())
-    empty = compute_websocket_outcome(nothing, Histogram.empty(), usage, None)
+    empty = compute_websocket_outcome(nothing, Histogram.of_values([]), usage, None)
     assert {empty[name] for name in ("opening_s", "round_trip_p50_s", "cpu_per_message_s")} == {None}
     assert "cut_s" not in empty
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lab.base.errors import UsageError
 from lab.commands import print_page
 from lab.model.variants.naming import stored_name
 from lab.records import references
-from lab.records.references import add_run, boot_folders
+from lab.records.references import Manifests, add_run, boot_folders
 from lab.records.store import RunStore, run_names
 from lab.studies.settings import make_settings
 from lab.studies.steps import list_steps, list_steps_elsewhere
@@ -42,6 +43,11 @@ def run_on(tmp_path: Path, boot: str, change: Change | None = None) -> RunStore:
     return RunStore.open(str(on_boot(RUN, tmp_path / "runs" / boot, boot, change)))
 
 
+def as_is(_target: str, _facts: Mapping[str, str], manifests: Manifests) -> Manifests:
+    """Take nothing from the manifests, so that none may differ."""
+    return manifests
+
+
 def only_ceiling(record: dict[str, Any]) -> None:
     """As `bench keepalive --points ceiling` would have it: one point, without the arm beside no proxy."""
     slots = record["slots"]
@@ -60,7 +66,8 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     run = run_on(tmp_path, "second")
     assert main(["maintain", "pack", str(run.folder), "--into", RUN]) == 0
     assert f"{top / RUN / 'boot-2'}: " in capsys.readouterr().out
-    _, notes = add_run(run_on(tmp_path, "third", lambda record: record["facts"].update(cpu="Xeon", kernel="7.0")), RUN)
+    third = run_on(tmp_path, "third", lambda record: record["facts"].update(cpu="Xeon", kernel="7.0"))
+    _, notes = add_run(third, RUN, as_is)
     assert notes == ["cpu: AMD EPYC / Xeon", "kernel: 6.18.44-fc-v509 / 7.0"], "facts that differ are reported"
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2", "boot-3"]
     assert run_names(top) == [RUN], "it is one reference"
@@ -69,7 +76,7 @@ def test_a_run_of_another_boot_is_added_and_whoever_reads_the_reference_reads_it
     assert [each.name for each in evidence.further_boots(first)] == [f"{RUN}/boot-2", f"{RUN}/boot-3"]
     assert [each.record.facts["boot_id"] for each in runs_of(top)][1:] == ["second", "third"]
     assert run.folder.is_dir(), "the run itself stays"
-    folder, notes = add_run(run_on(tmp_path, "few", only_ceiling), RUN)
+    folder, notes = add_run(run_on(tmp_path, "few", only_ceiling), RUN, as_is)
     assert (folder.name, notes) == ("boot-4", []), "it may have fewer points"
 
 
@@ -96,7 +103,7 @@ def _point(key: str, value: object) -> Change:
 def test_another_design_is_refused(top: Path, tmp_path: Path, change: Change, fault: str) -> None:
     run = run_on(tmp_path, "b", change)
     with pytest.raises(UsageError, match=fault) as refused:
-        references.refuse_other_design([RunStore.open(str(top / RUN))], run, RUN)
+        references.refuse_other_design([RunStore.open(str(top / RUN))], run, RUN, as_is)
     assert refused.value.exit_status == 2 and refused.value.remedy
 
 
@@ -113,7 +120,10 @@ def test_a_run_of_another_machine_or_program_is_kept_apart_and_names_its_machine
     assert main(["maintain", "pack", str(run.folder), "--into", RUN]) == 0
     printed = capsys.readouterr()
     assert f"{top / RUN / 'elsewhere-1'}: " in printed.out and "cpus: 2 / 8" in printed.err
-    assert add_run(run_on(tmp_path, "kind", lambda record: record.update(target="kind")), RUN)[0].name == "elsewhere-2"
+    assert (
+        add_run(run_on(tmp_path, "kind", lambda record: record.update(target="kind")), RUN, as_is)[0].name
+        == "elsewhere-2"
+    )
     assert boot_folders(top / RUN) == [top / RUN], "no boot"
     (first,), _ = evidence.load_references()
     assert [each.name for each in evidence.runs_elsewhere(first)] == [f"{RUN}/elsewhere-1", f"{RUN}/elsewhere-2"]
@@ -146,7 +156,7 @@ def test_a_run_of_another_machine_must_answer_the_same_question(
         change(record)
 
     with pytest.raises(UsageError, match=fault) as refused:
-        add_run(run_on(tmp_path, "foreign", both), RUN)
+        add_run(run_on(tmp_path, "foreign", both), RUN, as_is)
     assert "cpus: 2 / 8" in refused.value.fault
 
 
@@ -181,7 +191,7 @@ def test_a_setting_that_repeats_the_named_releases_default_is_no_other_design(
 def test_a_boot_that_is_there_and_an_unfinished_or_too_large_run_are_refused(
     top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add_run(run_on(tmp_path, "b"), RUN)
+    add_run(run_on(tmp_path, "b"), RUN, as_is)
     other = on_boot(RUN, tmp_path / "runs" / "more", "b", lambda record: record.update(id="another"))
     assert main(["maintain", "pack", str(other), "--into", RUN]) == 2
     said = " ".join(capsys.readouterr().err.split())
@@ -190,22 +200,22 @@ def test_a_boot_that_is_there_and_an_unfinished_or_too_large_run_are_refused(
     folder = unpacked(run.folder, tmp_path / "runs" / "cut")
     shutil.rmtree(sorted((folder / "samples").iterdir())[-1])
     with pytest.raises(UsageError, match="is not finished: 1 of "):
-        add_run(RunStore.open(str(folder)), RUN)
+        add_run(RunStore.open(str(folder)), RUN, as_is)
     monkeypatch.setattr(references, "MOST_BYTES", 10_000)
     with pytest.raises(UsageError, match="a further boot has 10,000"):
-        add_run(run, RUN)
+        add_run(run, RUN, as_is)
     assert [path.name for path in boot_folders(top / RUN)] == [RUN, "boot-2"]
     assert [path.name for path in (top / RUN).iterdir() if path.is_dir()] == ["boot-2"]
 
 
 def test_what_is_replaced_leaves_its_effects(top: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    add_run(run_on(tmp_path, "b"), RUN)
+    add_run(run_on(tmp_path, "b"), RUN, as_is)
     old = [each.record.id for each in runs_of(top)]
     new = run_on(tmp_path, "c")
     assert main(["maintain", "pack", str(new.folder), "--into", RUN, "--replace"]) == 0
     assert [each.record.id for each in runs_of(top)] == [new.record.id]
     assert [path.name for path in top.iterdir() if path.name.startswith(".")] == []
-    with open(history.table_path(), newline="") as handle:
+    with open(top / history.FILE, newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert {row["run"] for row in rows} == set(old)
     assert {row["reference"] for row in rows} == {RUN, f"{RUN}/boot-2"}
@@ -235,9 +245,9 @@ def test_a_reference_stays_where_its_effects_cannot_be_kept(top: Path, tmp_path:
         references.replace_run(run_on(tmp_path, "b"), RUN, fail)
     assert json.loads((top / RUN / "run.json").read_bytes())["facts"]["boot_id"] != "b"
     assert [path.name for path in top.iterdir()] == [RUN]
-    folder, notes = add_run(run_on(tmp_path, "c"), "mine")
+    folder, notes = add_run(run_on(tmp_path, "c"), "mine", as_is)
     assert (folder, notes, run_names(top)) == (top / "mine", [], [RUN, "mine"]), (
         "without a reference it is its first run"
     )
     with pytest.raises(UsageError, match=r"'../x' is no name"):
-        add_run(run_on(tmp_path, "d"), "../x")
+        add_run(run_on(tmp_path, "d"), "../x", as_is)

@@ -66,15 +66,6 @@ def test_boots_without_an_error_have_equal_weights() -> None:
     assert found.low < 31 < 33 < found.high
 
 
-@pytest.mark.parametrize(
-    ("effects", "errors"),
-    [([0.1], [0.1]), ([0.1, 0.2], [0.1]), ([0.1, float("nan")], [0.1, 0.1]), ([0.1, 0.2], [0.1, -0.1])],
-)
-def test_what_is_no_two_boots_is_refused(effects: list[float], errors: list[float]) -> None:
-    with pytest.raises(ValueError, match="over_boots: expected"):
-        estimate_over_boots(effects, errors)
-
-
 def test_numbers_of_boots_in_words_and_standard_errors_of_their_blocks() -> None:
     assert [format_boots(count) for count in range(1, 5)] == ["one boot", "two boots", "three boots", "4 boots"]
     assert compute_standard_error(0.1, 4) == 0.05

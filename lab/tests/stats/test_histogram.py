@@ -52,7 +52,7 @@ def test_merging_is_associative_commutative_and_adds(a: list[int], b: list[int],
     left, right = one.merge(two).merge(three), three.merge(one.merge(two))
     assert (left.counts == right.counts).all()
     assert (left.counts == of_us(a + b + c).counts).all()
-    rough = Histogram.empty("quantiles")
+    rough = Histogram.of_counts([], "quantiles")
     assert (left.kind, left.merge(rough).kind, rough.merge(left).kind) == ("exact", "quantiles", "quantiles")
 
 
@@ -74,8 +74,8 @@ def test_a_percentile_needs_ten_samples_beyond_it() -> None:
     thousand = of_us(list(range(1, 1001)))
     assert thousand.quantile_s(0.99) == pytest.approx(990e-6)
     assert thousand.quantile_s(0.991) is None
-    assert Histogram.empty().quantile_s(0.5) is None
-    assert Histogram.empty().maximum_s is None
+    assert Histogram.of_values([]).quantile_s(0.5) is None
+    assert Histogram.of_values([]).maximum_s is None
 
 
 def test_latencies_beyond_the_limit_count_in_the_last_bucket() -> None:

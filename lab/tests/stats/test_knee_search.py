@@ -15,6 +15,7 @@ from lab.stats.knee_search import (
     CONFIRMATIONS,
     MAX_TRIALS,
     MAX_UNCLEAR,
+    MOST_RPS,
     KneeFound,
     KneeNotFound,
     KneeSearchSettings,
@@ -135,7 +136,7 @@ def test_a_knee_below_the_start_is_found_and_a_system_that_never_passes_is_told(
     assert simulate_search(KneeSearchSettings(1000, 0.05, least_rps=100), holds(40))[0] == KneeNotFound(
         None, 100, "nothing"
     )
-    assert simulate_search(KneeSearchSettings(100, 0.05, most_rps=5000), holds(1e9))[0] == KneeFound(5000, None)
+    assert simulate_search(KneeSearchSettings(100, 0.05), holds(1e9))[0] == KneeFound(MOST_RPS, None)
 
 
 def test_what_cannot_be_told_is_tried_beside_and_then_ends_the_search() -> None:

@@ -59,7 +59,7 @@ def trial(variants: dict[str, TrialResult], sweeps: dict[str, TrialResult]) -> T
 
 def cell_of(parameter: str, target: str = "local") -> matrix.MatrixCell:
     study, _, name = parameter.partition("/")
-    return matrix.make_parameter_line(study, name, load_study(study).file).cells[target]
+    return matrix.make_parameter_line(study, name, load_study(study)).cells[target]
 
 
 def test_a_trial_says_that_it_works_or_why_not(told_trials: dict[str, TargetTrial]) -> None:
@@ -122,7 +122,7 @@ SHIPPED = {"okd/number of routes"}
 ROWS = {f"{row['source']}/{row['parameter']}": row for row in publications.read_texts("parameters")}
 """STUDY/PARAMETER → row of parameters.csv."""
 REALISED = [(parameter, name) for name in knob_names() for parameter in load_knob(name).parameters]
-REASONS = {f"{key}/{name}": row.why for key in list_studies() for name, row in load_study(key).file.not_a_knob.items()}
+REASONS = {f"{key}/{name}": row.why for key in list_studies() for name, row in load_study(key).not_a_knob.items()}
 
 
 def test_every_published_load_and_parameter_is_realised_or_has_a_reason_why_not() -> None:
@@ -131,9 +131,7 @@ def test_every_published_load_and_parameter_is_realised_or_has_a_reason_why_not(
     assert [row for row in ROWS if (row in knobs) == bool(REASONS.get(row))] == []
     assert sorted((knobs | REASONS.keys()) - ROWS.keys()) == []
     rows = [(row["source"], row["sweep_id"]) for row in published.read_texts("sweeps")]
-    assert sorted((key, name) for key in list_studies() for name in load_study(key).file.published_loads) == sorted(
-        rows
-    )
+    assert sorted((key, name) for key in list_studies() for name in load_study(key).published_loads) == sorted(rows)
     kinds = [item["kind"] for item in load_variant("okd").manifests]
     assert (kinds.count("Route"),) == numbers(ROWS["okd/number of routes"]["value_used_in_test"])
 

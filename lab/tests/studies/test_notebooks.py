@@ -136,4 +136,4 @@ def test_published_pages_are_fresh_small_and_begin_with_the_answer(monkeypatch: 
 def assert_published_tables(path: Path, text: str) -> None:
     """Each is there in its own shape, whether a run stands beside it or not."""
     if path.stem in PUBLISHED:
-        assert (tables := load_study(path.stem).file.tables) and all(f"**{table.title}**" in text for table in tables)
+        assert (tables := load_study(path.stem).tables) and all(f"**{table.title}**" in text for table in tables)

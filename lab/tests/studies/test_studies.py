@@ -27,7 +27,7 @@ from lab.studies.claims import ClaimTest as Rule  # a rule's test, none of pytes
 from lab.studies.claims.judging import ClaimVerdict
 from lab.studies.claims.measuring import MeasuredTest, measure_test
 from lab.studies.steps import list_boot_tasks, list_findings, read_published_ratio
-from lab.studies.study_files import Study, list_cells, list_studies, load_study, read_published
+from lab.studies.study_files import StudyFile, list_cells, list_studies, load_study, read_published
 from lab.tests.support.boots import ROOT, on_boot
 from lab.tests.support.factories import Change, alter, make_plan, make_point, make_run
 from lab.tests.support.golden import print_page
@@ -81,7 +81,7 @@ def points_of(sweep: str) -> list[LoadPoint]:
 @pytest.mark.parametrize("key", list_studies())
 def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) -> None:
     """All of a table in one run: asked for together, as the baseline of one, or as the direct reference."""
-    file = load_study(key).file
+    file = load_study(key)
     assert all(load_variant(name) for name in file.variants)
     assert all(points_of(sweep) for sweep in (file.sweep, file.quick.sweep))
     for table in file.tables:
@@ -92,7 +92,7 @@ def test_every_study_loads_and_measures_every_variant_of_its_tables(key: str) ->
 
 @pytest.mark.parametrize("key", ["okd", "qinng"])
 def test_every_published_cell_is_measured_exactly_once(key: str) -> None:
-    file = load_study(key).file
+    file = load_study(key)
     for table, sweep in ((table, sweep) for table in file.tables for sweep in (file.sweep, file.quick.sweep)):
         found = [cell.key for cell in list_cells(table, points_of(sweep))]
         assert sorted(found) == sorted(read_published(table)), table.title
@@ -127,7 +127,7 @@ CHANGES = (
 def test_what_a_study_file_has_wrong_is_named_with_a_remedy(study_file: Path, old: str, new: str, told: str) -> None:
     edited(study_file, old, new)
     with pytest.raises(UsageError) as caught:
-        list_cells(load_study("mine").file.tables[0], [make_point("ceiling", rate_rps=None)])
+        list_cells(load_study("mine").tables[0], [make_point("ceiling", rate_rps=None)])
     assert told in str(caught.value)
 
 
@@ -138,7 +138,7 @@ def filled(noise: float = 0.02, effect: float = 2.0, change: Change = lambda _sl
     return summarise(run, samples, lambda sample: histograms.get(sample.id), RunQuestions())
 
 
-def printed(study: Study, summary: Summary) -> str:
+def printed(study: StudyFile, summary: Summary) -> str:
     return print_page(results.page(results.shape_tables(study, summary)))
 
 

@@ -70,7 +70,7 @@ def plain(argv: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def measured(run: SampleRun) -> Sample:
-    return run.measure(SteadyRegime(run.system, run.slot.point, run.chosen.generator), 1).sample
+    return run.measure(SteadyRegime(run.system, run.slot.point), 1).sample
 
 
 def one_round(number: int, run: SampleRun, kubectl: Sequence[str], argv: Sequence[str]) -> float:

@@ -65,7 +65,6 @@ class FakeGenerator:
     version_flag: str = "--version"
     aliases: tuple[str, ...] = ()
     stand_ins: tuple[str, ...] = ()
-    logs_requests: bool = False
     own: bool = False
     own_backend: bool = False
     protocols: frozenset[SpokenProtocol] = frozenset({"h1"})
@@ -279,12 +278,9 @@ class FakeTarget:
     ups_at: list[Side] = field(default_factory=list[Side])
     ready_at: list[Side] = field(default_factory=list[Side])
 
-    def at(self, context: str | None) -> FakeTarget:
-        return self
-
     def check(self) -> None: ...
     def installed(self, generator: Generator) -> Installed | None:
-        return Installed(generator.name, generator.binary, "1")
+        return Installed(generator.binary, "1")
 
     def brought(self, variants: Iterable[Variant]) -> Mapping[str, str]:
         return {}

@@ -22,8 +22,9 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.variants.variants import Variant, load_variant
 from lab.targets.common.sampler import HOST_PROC, OUTER_PID
-from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox.namespaces import make_unshare_command, prepare
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import make_point
 
 ROOT = Path(__file__).parents[3]

@@ -23,9 +23,9 @@ from lab.systems.programs import Program
 from lab.targets.apiserver import objects as api_objects
 from lab.targets.apiserver.target import ApiserverTarget
 from lab.targets.cluster.objects import rename_for_side
-from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox.cpus import split
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed
 

@@ -124,14 +124,15 @@ class ControlPlane:
         self._kubelet.stop()  # pods that one of these threads was just starting
 
     def check(self) -> None:
-        """Raise an error if the start or end of a pod, or a change of the node's NAT, has failed since the bring-up.
+        """Raise an error if a pod's start or end, or a change of the NAT or of routes, has failed since the bring-up.
 
         Raises:
-            MeasuringError: The first such fault.
+            MeasuringError: The first such fault; faults of routes come last.
 
         """
         for fault in self._faults:
             raise MeasuringError(fault.place, fault.fault, fault.remedy)
+        self._routing.check()
 
     def pods(self, role: Role) -> list[Pod]:
         """Return those pods of a role whose containers were started; terminating pods come last."""
@@ -186,11 +187,9 @@ class ControlPlane:
         """Set the number of replicas of the Deployment that makes a role's pods.
 
         Raises:
-            MeasuringError: The number is negative, or the role has no Deployment.
+            MeasuringError: The role has no Deployment.
 
         """
-        if replicas < 0:
-            raise MeasuringError(f"{role}: replicas", f"expected 0 or more, got {replicas}", "correct the disturbance")
         with self._lock:
             self._replicas[self._find_deployment(role).name] = replicas
             self._settle()

@@ -16,8 +16,7 @@ from typing import Any, Protocol
 from lab.base.errors import LabError, MeasuringError, UsageError
 from lab.model.endpoint import Role
 from lab.model.events import EventLog
-from lab.systems.manifests import objects
-from lab.systems.manifests.objects import Objects
+from lab.systems.manifests.objects import Objects, apply_change
 from lab.systems.manifests.pods import Pod
 from lab.systems.system import Context, Control, Loading, Realisation, Renew
 from lab.systems.table import find
@@ -39,8 +38,6 @@ class Routes(Protocol):
     `begin` is called first and `close` last; all methods may be called from any thread. Methods that have a body here
     suit a target on which only proxies run, without controllers or an API server.
     """
-
-    log: EventLog
 
     @property
     def objects(self) -> Objects:
@@ -179,7 +176,7 @@ class FileRouting(Routes):
 
         """
         self._objects, self._addresses, self._pinned = initial, dict(addresses), pinned
-        self.log, self._changing = log, changing
+        self._log, self._changing = log, changing
         self._first_backends, self._backends_changed = {pod.name for pod in initial.role("backend")}, False
         self._followers: list[ProxyFollower] = []
         """The threads of all proxies, including ended proxies, because their faults must be reported."""
@@ -247,7 +244,7 @@ class FileRouting(Routes):
             return bringup.realise_now(container, pod, place, self._objects, self._addresses, self._pinned).files
 
         follower = ProxyFollower(
-            pod.name, process, system.control(process), make_files, self.log, once=not self._changing
+            pod.name, process, system.control(process), make_files, self._log, once=not self._changing
         )
         with self._following:
             if not self._over:
@@ -297,7 +294,7 @@ class FileRouting(Routes):
             result = self._objects
             try:
                 for manifest in manifests:
-                    result = objects.apply_change(result, manifest)
+                    result = apply_change(result, manifest)
             except UsageError as error:
                 raise MeasuringError(error.place, error.fault, error.remedy) from None
             self._accept(result)

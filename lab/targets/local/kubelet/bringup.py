@@ -24,7 +24,6 @@ from lab.targets.local.kubelet.kubelet import MakeContainer
 from lab.targets.local.sandbox import disk, network
 from lab.targets.local.sandbox.cgroups import Groups
 from lab.targets.local.sandbox.namespaces import STATE, is_real_root
-from lab.targets.local.sandbox.network import Network, NetworkPlace
 
 PODS = STATE / "pods"
 """The folder of all pods' folders."""
@@ -195,7 +194,7 @@ def _read_texts(volume: Volume, objects: Objects) -> Mapping[str, str]:
 def prepare_pod(
     pod: Pod,
     objects: Objects,
-    net: Network,
+    net: network.Network,
     pinned: Mapping[Role, frozenset[int]],
     disks: disk.DiskVolumes,
     groups: Groups,
@@ -251,7 +250,7 @@ def prepare_pod(
 def realise_now(
     container: Container,
     pod: Pod,
-    place: NetworkPlace,
+    place: network.NetworkPlace,
     objects: Objects,
     addresses: Mapping[str, str],
     pinned: Mapping[Role, frozenset[int]],
@@ -276,12 +275,12 @@ def realise_now(
     return realise(Context(container, pod, objects, addresses, cpus, somaxconn, _get_open_files_limit()))
 
 
-def pod_folder(pod: Pod, net: Network) -> Path:
+def pod_folder(pod: Pod, net: network.Network) -> Path:
     """Return the path of the folder for a pod's volumes and its containers' files."""
     return PODS / f"{net.lane.prefix}{pod.name}"
 
 
-def _write_sysctls(pod: Pod, place: NetworkPlace) -> None:
+def _write_sysctls(pod: Pod, place: network.NetworkPlace) -> None:
     """Write a pod's sysctls inside its network namespace.
 
     Raises:
@@ -300,7 +299,7 @@ def _write_sysctls(pod: Pod, place: NetworkPlace) -> None:
             raise MeasuringError(field_place, fault, "only namespaced sysctls can; the others are the node's") from None
 
 
-def remove(pods: Iterable[Pod], net: Network) -> None:
+def remove(pods: Iterable[Pod], net: network.Network) -> None:
     """Remove the folders of pods, and unmount the volumes in them; no process of the pods may run any more."""
     for pod in pods:
         folder = pod_folder(pod, net)

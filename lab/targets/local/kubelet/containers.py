@@ -26,7 +26,7 @@ from pathlib import Path
 
 import psutil
 
-from lab.base.errors import UsageError
+from lab.base.errors import UsageError, refuse_if
 from lab.base.files import read_text_if_readable
 from lab.model.endpoint import Endpoint
 from lab.systems.manifests.pods import Container
@@ -38,7 +38,6 @@ from lab.targets.common.sampler import thread_ids
 from lab.targets.local.sandbox import cpus, network
 from lab.targets.local.sandbox.cgroups import ContainerGroup
 from lab.targets.local.sandbox.namespaces import is_real_root
-from lab.targets.local.sandbox.network import NetworkPlace
 
 ONLINE = "/sys/devices/system/cpu/online"
 """The file from which programs read which CPUs are online."""
@@ -74,7 +73,7 @@ class ContainerSetting:
     """
 
     hostname: str
-    place: NetworkPlace
+    place: network.NetworkPlace
     cpus: frozenset[int]
     hosts: str
     volumes: Mapping[str, Path]
@@ -106,7 +105,7 @@ class LocalContainerProcess:
         """The folder with the files that the container sees outside its private folders and mounts."""
         self._private_paths = PRIVATE_FOLDERS if self._root is None else self._root.own
         """The folders, as the container names them, of which it has private copies."""
-        for name in ("sysfs", "root"):
+        for name in ("sysfs", "root", "private"):
             (folder / name).mkdir(parents=True)
         private = self._make_private_folders()
         self._binds = [*self._bind_volumes(), *self._write_covers(), *private]
@@ -297,8 +296,7 @@ class LocalContainerProcess:
                 hook = subprocess.Popen(self.enter(argv), stdin=null, stdout=null, stderr=null)
                 _wait_for_end(hook, grace_s)
             deadline = max(deadline, time.monotonic() + MIN_STOP_S)
-            if before_s:
-                _wait_for_end(self.popen, min(before_s, deadline - time.monotonic()))
+            _wait_for_end(self.popen, min(before_s, deadline - time.monotonic()))
             self._signal(self.setting.started.stop_signal)
             gracefully = _wait_for_end(self.popen, deadline - time.monotonic())
             # A hook that is still busy ends with the container's processes. If it were killed first, it would leave its
@@ -395,7 +393,6 @@ class LocalContainerProcess:
         for path in self._private_paths:
             original, private = self._image / path.strip("/"), self._locate_private(path)
             if original.is_dir():
-                private.parent.mkdir(parents=True, exist_ok=True)
                 if self._root is None:
                     private.mkdir()
                 else:
@@ -421,12 +418,18 @@ class LocalContainerProcess:
         binds: list[Bind] = []
         for mount in self.container.mounts:
             source, target = self.setting.volumes[mount.volume] / mount.sub_path, self.inside(mount.path)
-            if not source.exists():
-                fault = f"volume {mount.volume} has no {mount.sub_path!r}"
-                raise UsageError(self.container.place, fault, "correct the mount's subPath")
-            if target is None and not (self._image / mount.path.lstrip("/")).exists():
-                fault = f"there is no {mount.path} here to mount over"
-                raise UsageError(self.container.place, fault, f"mount it below one of {', '.join(self._private_paths)}")
+            refuse_if(
+                not source.exists(),
+                self.container.place,
+                f"volume {mount.volume} has no {mount.sub_path!r}",
+                "correct the mount's subPath",
+            )
+            refuse_if(
+                target is None and not (self._image / mount.path.lstrip("/")).exists(),
+                self.container.place,
+                f"there is no {mount.path} here to mount over",
+                f"mount it below one of {', '.join(self._private_paths)}",
+            )
             if target is not None and source.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             elif target is not None:
@@ -480,7 +483,7 @@ class LocalContainerProcess:
         return file
 
 
-def ask(place: NetworkPlace, port: int, path: str) -> str:
+def ask(place: network.NetworkPlace, port: int, path: str) -> str:
     """Send a GET to a port on a pod's loopback, over a new connection, and return the body of the answer.
 
     Args:

@@ -197,9 +197,9 @@ class Kubelet:
             self._run_init_container(pod, make(container), deadline)
         if self._stopped.is_set():
             return
-        processes = map(make, pod.containers)
         running.runners = [
-            ContainerRunner(pod, process, self._log, lambda: self.heard(), self._each_probe) for process in processes
+            ContainerRunner(pod, make(container), self._log, lambda: self.heard(), self._each_probe)
+            for container in pod.containers
         ]
         with self._listing:
             self.pods = [*self.pods, running]

@@ -11,8 +11,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from lab.model.events import EventLog
 from lab.systems.manifests.pods import Container, Pod, Probe
@@ -32,32 +31,6 @@ KNOWN_KINDS = frozenset({"Started", "Exited", "Killing", "Unhealthy", "Probe"})
 """The kinds of a container's events that concern its pod too, as `lab.model.events` describes these kinds."""
 
 
-def attempt_probe(probe: Probe, address: str, enter: Callable[[Sequence[str]], list[str]]) -> str | None:
-    """Make one attempt of a probe within the probe's timeout.
-
-    Args:
-        probe: The probe.
-        address: The pod's IP address.
-        enter: The function that returns the command line to run a command inside the container.
-
-    Returns:
-        None if the attempt succeeded; else the reason why it failed, such as `status 503`.
-
-    """
-    deadline = time.monotonic() + probe.timeout_s
-    try:
-        if probe.kind == "exec":
-            argv, null = enter(probe.command), subprocess.DEVNULL
-            done = subprocess.run(argv, timeout=probe.timeout_s, capture_output=True, stdin=null, check=False)
-            return None if done.returncode == 0 else f"exited {done.returncode}"
-        with socket.create_connection((address, probe.port), probe.timeout_s) as connection:
-            return None if probe.kind == "tcpSocket" else _check_http(connection, probe, address, deadline)
-    except (TimeoutError, subprocess.TimeoutExpired):
-        return f"no answer within {probe.timeout_s} s"
-    except OSError as error:
-        return f"{error.strerror or error}"
-
-
 def _check_http(connection: socket.socket, probe: Probe, address: str, deadline: float) -> str | None:
     defaults = {"Host": f"{address}:{probe.port}", "User-Agent": "kube-probe/lab", "Connection": "close"}
     lines = [
@@ -72,59 +45,6 @@ def _check_http(connection: socket.socket, probe: Probe, address: str, deadline:
         except http.client.HTTPException:
             return "not an HTTP answer"
         return None if 200 <= response.status < 400 else f"status {response.status}"
-
-
-class Prober(threading.Thread):
-    """A thread that runs one probe of one container again and again, until `end` is called.
-
-    An attempt that is under way at that moment goes on, but its result is dropped.
-    """
-
-    def __init__(
-        self,
-        probe: Probe,
-        attempt: Callable[[], str | None],
-        changed: Callable[[bool, str], None],
-        tried: Callable[[str | None, float], None],
-    ) -> None:
-        """Prepare the thread.
-
-        Args:
-            probe: The probe, with its times and thresholds.
-            attempt: The function that makes one attempt; it returns None if the attempt succeeded, else the fault.
-            changed: A function that is called with (ok, detail) when a threshold is reached. `ok` is True after
-                successThreshold successes in a row, and False after failureThreshold failures in a row; `detail` is
-                the fault. The function is called again only when `ok` has changed.
-            tried: A function that is called with (fault, seconds) after each attempt. The fault is None if the attempt
-                succeeded.
-
-        """
-        super().__init__(name="probe", daemon=True)
-        self._probe, self._attempt, self._changed, self._tried = probe, attempt, changed, tried
-        self._over = threading.Event()
-
-    def end(self) -> None:
-        """Order the thread to end, without waiting for its end."""
-        self._over.set()
-
-    def run(self) -> None:
-        """Make an attempt of the probe every period, until `end` is called; this is the thread's body."""
-        probe = self._probe
-        state: bool | None = None
-        last, in_a_row = False, 0
-        next_s = time.monotonic() + probe.initial_delay_s
-        while not self._over.wait(max(0.0, next_s - time.monotonic())):
-            begin = time.monotonic()
-            fault = self._attempt()
-            if self._over.is_set():
-                return
-            self._tried(fault, time.monotonic() - begin)
-            ok = fault is None
-            last, in_a_row = ok, in_a_row + 1 if ok is last else 1
-            if in_a_row >= (probe.successes if ok else probe.failures) and state is not ok:
-                state = ok
-                self._changed(ok, fault or "")
-            next_s = max(next_s + probe.period_s, time.monotonic())
 
 
 class ContainerRunner:
@@ -153,7 +73,8 @@ class ContainerRunner:
         self.exited = ""
         self._ready, self._on_ready_changed = False, heard
         self._stop = threading.Event()
-        self._probers: list[tuple[str, Prober]] = []
+        self._probers: list[tuple[str, threading.Thread, threading.Event]] = []
+        """The kind of each probe that runs, its thread, and the event that ends the thread."""
         self._probing = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"run-{pod.name}", daemon=True)
 
@@ -185,8 +106,24 @@ class ContainerRunner:
         self._thread.start()
 
     def attempt(self, probe: Probe) -> str | None:
-        """Make one attempt of a probe of this container; return None if it succeeded, else the reason why it failed."""
-        return attempt_probe(probe, self.process.setting.place.address, self.process.enter)
+        """Make one attempt of a probe of this container, within the probe's timeout.
+
+        Returns:
+            None if the attempt succeeded; else the reason why it failed, such as `status 503`.
+
+        """
+        address, deadline = self.process.setting.place.address, time.monotonic() + probe.timeout_s
+        try:
+            if probe.kind == "exec":
+                argv, null = self.process.enter(probe.command), subprocess.DEVNULL
+                done = subprocess.run(argv, timeout=probe.timeout_s, capture_output=True, stdin=null, check=False)
+                return None if done.returncode == 0 else f"exited {done.returncode}"
+            with socket.create_connection((address, probe.port), probe.timeout_s) as connection:
+                return None if probe.kind == "tcpSocket" else _check_http(connection, probe, address, deadline)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return f"no answer within {probe.timeout_s} s"
+        except OSError as error:
+            return f"{error.strerror or error}"
 
     def stop(self, grace_s: float) -> None:
         """End the container for good: ask it to end, and kill it if it has not ended after `grace_s` seconds.
@@ -218,9 +155,9 @@ class ContainerRunner:
         """
         if self._thread.is_alive():
             self._thread.join()
-        while probers := self._end_probers():  # a startup probe that just succeeds starts others
-            for prober in probers:
-                prober.join()
+        while threads := self._end_probers():  # a startup probe that just succeeds starts others
+            for thread in threads:
+                thread.join()
         self.ready = False
 
     def confine(self) -> None:
@@ -285,18 +222,45 @@ class ContainerRunner:
             probe: The probe.
 
         """
+        over = threading.Event()
+        thread = threading.Thread(target=self._repeat_probe, args=(kind, probe, over), name="probe", daemon=True)
+        with self._probing:
+            if not self._stop.is_set():
+                self._probers.append((kind, thread, over))
+                thread.start()
 
-        def tried(fault: str | None, seconds: float) -> None:
+    def _repeat_probe(self, kind: str, probe: Probe, over: threading.Event) -> None:
+        """Make an attempt of a probe every period, and react when a threshold is reached; this is a thread's body.
+
+        The reaction comes after `successes` successes or `failures` failures in a row, and then again only when the
+        result has changed.
+
+        Args:
+            kind: `startup`, `readiness` or `liveness`.
+            probe: The probe.
+            over: The event that ends the thread. An attempt that is under way when it is set goes on, but its result is
+                dropped.
+
+        """
+        state: bool | None = None
+        last, in_a_row = False, 0
+        next_s = time.monotonic() + probe.initial_delay_s
+        while not over.wait(max(0.0, next_s - time.monotonic())):
+            begin = time.monotonic()
+            fault = self.attempt(probe)
+            if over.is_set():
+                return
+            seconds = time.monotonic() - begin
             if self._each_probe:
                 self._record_event("Probe", f"{kind} {seconds:.4f} {fault or 'ok'}")
             if fault is not None:
                 self._record_event("Unhealthy", f"{kind} probe failed after {seconds:.3f} s: {fault}")
-
-        prober = Prober(probe, partial(self.attempt, probe), partial(self._react_to_probe, kind, probe), tried)
-        with self._probing:
-            if not self._stop.is_set():
-                self._probers.append((kind, prober))
-                prober.start()
+            ok = fault is None
+            last, in_a_row = ok, in_a_row + 1 if ok is last else 1
+            if in_a_row >= (probe.successes if ok else probe.failures) and state is not ok:
+                state = ok
+                self._react_to_probe(kind, probe, ok, fault or "")
+            next_s = max(next_s + probe.period_s, time.monotonic())
 
     def _react_to_probe(self, kind: str, probe: Probe, ok: bool, detail: str) -> None:
         """React to a probe that has reached its threshold of successes or failures.
@@ -329,7 +293,7 @@ class ContainerRunner:
             self._record_event("StartupSucceeded")
             self._probe_health()
 
-    def _end_probers(self, but: str = "") -> list[Prober]:
+    def _end_probers(self, but: str = "") -> list[threading.Thread]:
         """Order the threads of the container's probes to end, and return those threads that still run.
 
         Args:
@@ -337,11 +301,11 @@ class ContainerRunner:
 
         """
         with self._probing:
-            for kind, prober in self._probers:
+            for kind, _, over in self._probers:
                 if kind != but:
-                    prober.end()
+                    over.set()
             self._probers = [item for item in self._probers if item[1].is_alive()]
-            return [prober for _, prober in self._probers]
+            return [thread for _, thread, _ in self._probers]
 
     def _record_event(self, kind: str, detail: str = "") -> None:
         self._log.add(KUBELET if kind in KNOWN_KINDS else CONTAINER, kind, self.pod.name, detail, self.pod.role)

@@ -107,10 +107,9 @@ class ContainerGroup:
         place = f"CPU limit of {self.name}"
         if "cpu" not in self.folders:
             raise MeasuringError(place, self.no_room or "it has no cgroup for CPU", _DELEGATE)
-        version, folder = self.folders["cpu"]
         text = self.limits.get("cpu") if cpu is None else cpu
         try:
-            _apply("cpu", version, folder, None if text is None else cgroup.parse_requested_limit("cpu", text))
+            _apply("cpu", *self.folders["cpu"], None if text is None else cgroup.parse_requested_limit("cpu", text))
         except (OSError, ValueError) as error:
             raise MeasuringError(place, str(error), "`just doctor` tries limits") from None
 
@@ -142,11 +141,11 @@ class ContainerGroup:
                 time.sleep(0.005)
 
 
+@dataclass(slots=True, eq=False)
 class Groups:
     """The cgroups of all containers of one bring-up (one start of a system from nothing)."""
 
-    def __init__(self) -> None:
-        self._groups: list[ContainerGroup] = []
+    _groups: list[ContainerGroup] = field(default_factory=list[ContainerGroup])
 
     def make(self, role: str, name: str, place: str, limits: Mapping[str, str], room: bool = False) -> ContainerGroup:
         """Create the cgroup of one container, with its limits.
@@ -239,13 +238,13 @@ def make_label() -> str:
     return f"lab-{Path(proc).stat().st_dev}-{pid}-{state[1]}-"
 
 
-def sweep() -> list[Path]:
-    """Remove the cgroup folders that ended lab processes have left on this machine, and return the removed folders.
+def sweep() -> None:
+    """Remove the cgroup folders that ended lab processes have left on this machine.
 
     Folders of lab processes that still run, and folders that the lab has not made, stay.
     """
     proc, _ = find_host_proc()
-    device, removed = Path(proc).stat().st_dev, list[Path]()
+    device = Path(proc).stat().st_dev
     for mount in {place.mount for place in _find_places().values()}:
         folders = sorted((Path(root, name) for root, names, _ in os.walk(mount) for name in names), reverse=True)
         for folder, owner in ((folder, _LABEL.match(folder.name)) for folder in folders):
@@ -256,8 +255,6 @@ def sweep() -> list[Path]:
             if owner_device == device and (state is None or state[1] != start or state[0] in "ZX"):
                 with contextlib.suppress(OSError):  # a process in it is still ending, or it belongs to another user
                     folder.rmdir()
-                    removed.append(folder)
-    return removed
 
 
 def delegate() -> None:
@@ -426,8 +423,6 @@ def process_state(proc: str, pid: int) -> tuple[str, int] | None:
     """
     try:
         _, fields = parse_stat(Path(proc, str(pid), "stat").read_bytes())
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ESRCH):
-            raise
+    except (FileNotFoundError, ProcessLookupError):
         return None
     return fields[0].decode(), int(fields[19])

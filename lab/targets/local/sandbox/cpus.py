@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.model.endpoint import Role
 
 
@@ -41,12 +41,12 @@ def split(cpus: Sequence[int]) -> Mapping[Role, frozenset[int]]:
 
     """
     n = len(cpus)
-    if n < 2:
-        raise UsageError(
-            "local target",
-            f"needs two CPUs, one of them for the proxy alone; this process may use {n}",
-            "give the lab another CPU (see taskset -p $$)",
-        )
+    refuse_if(
+        n < 2,
+        "local target",
+        f"needs two CPUs, one of them for the proxy alone; this process may use {n}",
+        "give the lab another CPU (see taskset -p $$)",
+    )
     proxy = max(1, n // 2) if n > 3 else 1
     generator = max(1, n // 4)
     remaining = frozenset(cpus[proxy + generator :]) or frozenset(cpus[proxy:])

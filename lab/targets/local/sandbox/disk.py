@@ -15,7 +15,6 @@ from pathlib import Path
 
 from lab.base.errors import UsageError, refuse_if
 from lab.targets.common import cgroup, scratch
-from lab.targets.common.scratch import LockedFolder
 
 PLACE_VARIABLE = "LAB_DISK"
 """The environment variable with another folder for the volumes."""
@@ -34,8 +33,6 @@ This resembles the rotation of logs: a program that appends goes on at the file'
 
 _PREFIX = "lab-"
 """The beginning of a bring-up's folder name."""
-_IN_MEMORY = {"tmpfs", "ramfs"}
-"""The filesystem types that keep files in memory."""
 _CHECKOUT = Path(__file__).resolve().parents[4]
 """The root folder of the checkout."""
 
@@ -48,7 +45,7 @@ class DiskVolumes:
     """
 
     def __init__(self) -> None:
-        self._parent: LockedFolder | None = None
+        self._parent: scratch.LockedFolder | None = None
         self._ended = threading.Event()
 
     def folder(self, pod: str, volume: str) -> Path:
@@ -68,11 +65,10 @@ class DiskVolumes:
         return path
 
     def remove(self) -> None:
-        """Remove the folders of all volumes; call this after all processes that write into them have ended."""
+        """Remove the folders of all volumes; call this once, after all processes that write into them have ended."""
         self._ended.set()
         if self._parent is not None:
             self._parent.remove()
-            self._parent = None
 
     def _cut(self, folder: Path) -> None:
         """Truncate files larger than CUT_BYTES to nothing, every CUT_EVERY_S seconds until `remove` is called."""
@@ -101,7 +97,7 @@ def check() -> Path:
         raise UsageError(str(place), f"cannot be made for volumes on disk: {error.strerror}", remedy) from None
     closed, kind, free = not os.access(place, os.W_OK | os.X_OK), filesystem(place), shutil.disk_usage(place).free
     refuse_if(closed, str(place), "volumes on disk cannot be made there: it is not ours to write", remedy)
-    refuse_if(kind in _IN_MEMORY, str(place), f"is no disk but {kind}, which is memory", remedy)
+    refuse_if(kind in cgroup.IN_MEMORY, str(place), f"is no disk but {kind}, which is memory", remedy)
     fault = f"{free / 2**30:.1f} GiB are free, volumes with logs need {NEEDED_BYTES / 2**30:g}"
     refuse_if(free < NEEDED_BYTES, str(place), fault, remedy)
     return place

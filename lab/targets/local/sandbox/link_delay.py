@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -25,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.base.errors import MeasuringError
+from lab.targets.common.process import kill_group
 from lab.targets.local.sandbox.network import End, NetworkPlace, connect, run_ip, run_tc
 
 PROGRAM = Path(__file__).with_name("_hold_packets.py")
@@ -72,8 +71,7 @@ class LinkDelay:
         """
         died = [status for program in self.programs if (status := program.poll()) is not None]
         for program in self.programs:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(program.pid, signal.SIGKILL)
+            kill_group(program)
             program.communicate()
         for _, (place, device) in self.links:
             run_tc(place, "qdisc", "del", "dev", device, "ingress")

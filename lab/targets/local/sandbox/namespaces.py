@@ -61,7 +61,7 @@ from pathlib import Path
 from types import FrameType
 
 from lab.base import handing
-from lab.base.errors import UsageError
+from lab.base.errors import refuse_if
 from lab.base.files import read_text_if_readable
 from lab.model.names import INSIDE
 from lab.systems.programs import OUTSIDE, SCRIPTS
@@ -90,13 +90,14 @@ def enter(argv: Sequence[str]) -> int:
     """Run `python -m lab ARGV` inside new namespaces, and return its exit status (128 + n if signal n ended it).
 
     This process (the outer process) then only waits for the process inside (the inner process). It forwards SIGINT and
-    SIGTERM to the inner process, each once, whether a terminal or `kill` has sent them.
+    SIGTERM to the inner process, each once, whether a terminal or `kill` has sent them. The programs of
+    `make_unshare_command` must be on PATH.
 
     Args:
         argv: The arguments of the lab's command.
 
     Raises:
-        UsageError: The machine does not allow the namespaces, or a program is missing.
+        UsageError: The machine does not allow the namespaces.
 
     """
     outer_end, inner_end = socket.socketpair()
@@ -119,27 +120,22 @@ def enter(argv: Sequence[str]) -> int:
     before = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
         # The inner process gets a new session: a terminal's Ctrl-C reaches this process only, which passes it on.
-        try:
-            with serving_scripts() as channel:
-                numbers = {INSIDE: inner_end.fileno(), OUTSIDE: channel, HOST_PROC: host_proc, OUTER_PID: os.getpid()}
-                process = subprocess.Popen(
-                    [*make_unshare_command(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
-                    env={**os.environ, **{name: str(number) for name, number in numbers.items()}},
-                    pass_fds=[inner_end.fileno(), channel, host_proc, *handing.inherited_descriptors()],
-                    start_new_session=True,
-                )
-        except FileNotFoundError as error:
-            fault = f"not on PATH: {error.filename}"
-            raise UsageError("local target", fault, "Debian: apt install util-linux") from None
+        with serving_scripts() as channel:
+            numbers = {INSIDE: inner_end.fileno(), OUTSIDE: channel, HOST_PROC: host_proc, OUTER_PID: os.getpid()}
+            process = subprocess.Popen(
+                [*make_unshare_command(as_root=os.geteuid() == 0), sys.executable, "-m", "lab", *argv],
+                env={**os.environ, **{name: str(number) for name, number in numbers.items()}},
+                pass_fds=[inner_end.fileno(), channel, host_proc, *handing.inherited_descriptors()],
+                start_new_session=True,
+            )
         inner_end.close()
         status = process.wait()
         arrived = b""
         with suppress(OSError):
             arrived = outer_end.recv(1, socket.MSG_DONTWAIT)
-        if status > 0 and arrived != b"+":
-            fault = "this machine does not let the lab make its namespaces (the line above says which)"
-            remedy = "`just doctor` shows why; as root (sudo) it works everywhere, and --target kind needs none"
-            raise UsageError("local target", fault, remedy)
+        fault = "this machine does not let the lab make its namespaces (the line above says which)"
+        remedy = "`just doctor` shows why; as root (sudo) it works everywhere, and --target kind needs none"
+        refuse_if(status > 0 and arrived != b"+", "local target", fault, remedy)
         return status if status >= 0 else 128 - status
     finally:
         if process is not None and process.poll() is None:
@@ -207,10 +203,8 @@ def _serve_scripts(server_end: socket.socket) -> None:
             script, *argv = json.loads(line)
             program = SCRIPTS / Path(script).name
             status = subprocess.run([program, *argv], stdin=subprocess.DEVNULL, check=False).returncode
-            try:
+            with suppress(BrokenPipeError):  # the inner process was interrupted, and needs no status
                 server_end.sendall(f"{status}".encode())
-            except BrokenPipeError:  # the inner process was interrupted, and needs no status
-                return
 
 
 def prepare() -> None:

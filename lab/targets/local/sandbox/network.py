@@ -153,8 +153,8 @@ class Network:
         """
         return f"to{self._find_number(target)}"
 
-    def add(self, name: str, links: Sequence[tuple[str, str]]) -> NetworkPlace:
-        """Create one more place (a network namespace) and its links to existing places, and return the place.
+    def add(self, name: str, links: Sequence[tuple[str, str]]) -> None:
+        """Create one more place (a network namespace) and its links to existing places.
 
         Args:
             name: The name of the new place.
@@ -168,7 +168,6 @@ class Network:
         place = _make_place(name, len(self.places), self.lane)
         self.places = (*self.places, place)
         self.make([place], links)
-        return place
 
     def borrow(self, name: str, predecessor: str) -> None:
         """Let a new pod use the place (the network namespace) of an earlier pod.

@@ -227,9 +227,9 @@ def test_what_is_applied_makes_proxies_of_the_size_that_is_advised() -> None:
 def test_what_is_no_price_of_a_good_answer_is_left_out() -> None:
     closed: dict[str, Any] = {"rate_rps": None}
     points = [make_point("burst", subject=("errors",), **closed), make_point("zip", accept_encoding="gzip", **closed)]
-    assert list_priced_loads(stored(points=points)) == []
+    assert not list(list_priced_loads(stored(points=points)))
     backend = {"usage": {"backend": Usage(cpu_s=1, rss_bytes=1, processes=1)}}
-    assert list_priced_loads(stored("two", story=lambda slot: told(slot, 5e-6, 0.5, **backend))) == []
+    assert not list(list_priced_loads(stored("two", story=lambda slot: told(slot, 5e-6, 0.5, **backend))))
     with pytest.raises(UsageError, match="no price for TLS none, keep-alive was measured with 1kB.bin"):
         found("two")
 
@@ -301,7 +301,7 @@ def test_of_several_arms_the_baseline_the_usual_or_the_named_one_has_the_price()
         assert found("pair", variant=variant).cost.value_s == pytest.approx(cost_s, rel=1e-3)
     with pytest.raises(UsageError, match="no price of 'nope'"):
         found(variant="nope")
-    both = list_priced_loads(stored("systems", variants=[("nginx", None), ("ingress-nginx", None)]))
+    both = list(list_priced_loads(stored("systems", variants=[("nginx", None), ("ingress-nginx", None)])))
     assert choose_price(both, wanted()).loads[0].arm.variant == "ingress-nginx"
 
 

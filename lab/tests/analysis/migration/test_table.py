@@ -9,9 +9,10 @@ from typing import get_args
 import pytest
 import yaml
 
-from lab.analysis.migration.table import LEAVING, WEIGHTS, How, list_successors, load_subjects, load_table, read_rows
+from lab.analysis.migration.table import FOLDER, LEAVING, WEIGHTS, How, list_successors, load_subjects, load_table
 from lab.analysis.migration.values import CONVERSIONS, LeaveDefaultError, UntranslatableError, list_names, translate
 from lab.base.errors import UsageError
+from lab.base.files import read_tsv
 from lab.model.variants.knobs import MANIFESTS, Check
 from lab.systems.ingress_nginx.configmap import KEYS
 from lab.systems.table import refuse_checks
@@ -70,7 +71,7 @@ def known(kind: str, path: str) -> bool:
 
 
 def test_every_key_has_a_weight_and_says_what_it_does_and_a_system_that_there_is_not_is_told() -> None:
-    named = [key for cells in read_rows(LEAVING) for key in cells["keys"].split()]
+    named = [key for cells in read_tsv(FOLDER / LEAVING) for key in cells["keys"].split()]
     assert len(named) == len(set(named)) and KEYS.keys() <= set(named)
     assert all(key.startswith("@") or key in KEYS for key in named)
     assert {weight for subject in load_subjects().values() for weight, _ in subject.sides.values()} <= set(WEIGHTS)

@@ -27,7 +27,7 @@ LIMIT = 1 << 20
 
 def routed(path: str, kind: str = "Prefix", tls: bool = False, **annotations: Any) -> RoutedPath:
     named = {name.replace("_", "-"): value for name, value in annotations.items()}
-    return RoutedPath("shop/web", "shop.example", path, kind, tls, named)
+    return RoutedPath("shop.example", path, kind, tls, named)
 
 
 def targets(*paths: RoutedPath) -> dict[str, list[str]]:

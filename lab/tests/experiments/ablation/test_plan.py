@@ -125,7 +125,7 @@ def every_overlay() -> Sequence[Overlay]:
 def test_a_study_is_ablated_with_every_variant_of_its_systems_that_is_annotated_with_it(key: str) -> None:
     """Those it lists come first; knobs of no study are there to be compared with."""
     names, study = resolve_variants(key, as_variant=False)
-    listed = load_study(key).file.variants
+    listed = load_study(key).variants
     assert list(names[: len(listed)]) == listed
     roots = {load_chain(name)[0].name for name in names}
     annotated = (each.name for each in every_overlay() if each.study == key)

@@ -13,7 +13,7 @@ from lab.experiments.configmap import knobs
 from lab.experiments.configmap.reading import read_settings
 from lab.experiments.configmap.split import split
 from lab.model.variants.variants import load_variant
-from lab.targets.local import LocalTarget
+from lab.targets.local.target import LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.inside import INSIDE, clean, inside, run_inside, target
 

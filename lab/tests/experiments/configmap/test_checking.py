@@ -30,7 +30,8 @@ def answer_for(path: Path, capsys: Capture) -> tuple[str, dict[str, Any]]:
     """Return the page about a file, and the same as JSON."""
     texts: list[str] = []
     for as_json in (False, True):
-        assert CHECK.run and CHECK.run(argparse.Namespace(file=str(path), json=as_json), Console(stderr=True)) == 0
+        assert CHECK.run
+        assert CHECK.run(argparse.Namespace(file=str(path), json=as_json), Console(stderr=True)) is None
         texts.append(capsys.readouterr().out)
     too_long = [line for line in texts[0].splitlines() if len(line) > 110 and "just bench" not in line]
     assert not too_long, too_long

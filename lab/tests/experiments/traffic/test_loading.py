@@ -187,9 +187,9 @@ def test_a_load_has_the_shares_of_paths_and_sizes_and_the_rate_of_a_log_of_100_0
     assert median(gaps) == pytest.approx(median(at_random) * mean_s, rel=0.25)
     observed = Observation(result.duration_s + 0.1, {}, pl.DataFrame(schema=USAGE_SCHEMA), {}, 0.0, None, {}, 0.0)
     mean_bytes = traffic.mean_bytes(result.requests)
-    assert find_faults(point, result, observed, 0.5, 0.0, mean_bytes, head_bytes=200) == []
+    assert find_faults(point, result, observed, 0.5, mean_bytes, head_bytes=200) == []
     swapped = replace(result, size_bytes=round((result.size_bytes or 0) * 1.1))
-    assert [reason for reason, _ in find_faults(point, swapped, observed, 0.5, 0.0, mean_bytes, head_bytes=200)] == [
+    assert [reason for reason, _ in find_faults(point, swapped, observed, 0.5, mean_bytes, head_bytes=200)] == [
         "wrong-size"
     ]
 

@@ -93,7 +93,7 @@ def test_no_former_name_is_one_of_now() -> None:
 def test_a_folder_is_for_what_one_component_on_a_parent_is_not() -> None:
     """Roots, compositions, what the studies' files are about, and what others stand on, or that stands for another."""
     studied = set[str]()
-    for file in (load_study(key).file for key in list_studies()):
+    for file in map(load_study, list_studies()):
         studied.update(*(each.variants for each in (file, *file.changes, *file.tables)))
     overlays = [load_overlay(name) for name in overlay_names()]
     parents = {overlay.baseline for overlay in overlays}

@@ -256,7 +256,7 @@ def test_what_to_apply_is_a_patch_that_kustomize_turns_into_the_variant(tmp_path
         base = load_variant(variant.baseline).manifests
         folder = tmp_path / name / "x"
         folder.mkdir(parents=True)
-        patches = differences.patches(base, variant.manifests)
+        patches = list(differences.patches(base, variant.manifests))
         assert patches
         for patch in patches:
             patch["metadata"]["namespace"] = "ingress-lab"  # left out, since users have another

@@ -393,7 +393,6 @@ def test_every_arm_has_its_row_in_plan_order_with_each_a_a_arm_behind_its_baseli
         (units.format_rate, 999.84, "999.8"),
         (units.format_rate, 1000.0, "1,000"),
         (units.format_rate, 23456.7, "23,457"),
-        (units.format_bytes, None, "–"),
         (units.format_bytes, 999, "999 B"),
         (units.format_bytes, 61_234, "61.2 kB"),
         (units.format_bytes, 123e9, "123 GB"),

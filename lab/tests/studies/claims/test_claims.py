@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -448,17 +449,13 @@ def test_the_points_of_a_rule_are_in_each_of_its_sweeps(name: str, rule: ClaimRu
         points = load_sweep(sweep)[1].load_points
         for test in (*rule.given, *rule.tests, *rule.shown_only):
             own = [point for point in points if point.control is test.control]
-            meant = [point for point in own if claims.matches_pattern(test.points, point.name)]
+            meant = [point for point in own if fnmatchcase(point.name, test.points)]
             assert meant
             logged = all(point.disturbance is not None for point in meant)
             assert logged or test.metric != "answered_while_failing", f"{name}: no request of {sweep} is logged"
             for other in (test.minus, test.ratio_to):
                 if other is not None and other.points is not None:
-                    found = [
-                        point
-                        for point in points
-                        if claims.matches_pattern(other.points, point.name) and not point.control
-                    ]
+                    found = [point for point in points if fnmatchcase(point.name, other.points) and not point.control]
                     assert len(found) == 1, f"{name}: {other.points} in {sweep}"
 
 

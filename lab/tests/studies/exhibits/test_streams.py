@@ -62,7 +62,7 @@ def test_every_run_that_is_missing_is_a_row_and_a_gap_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAB_REFERENCE", str(tmp_path))
-    text, file = exhibits.passing(evidence.shelf(), "streams"), load_study("streams").file
+    text, file = exhibits.passing(evidence.shelf(), "streams"), load_study("streams")
     table = rows(text)
     for change in file.changes:
         command = change.command(quick=False, place="")

@@ -23,9 +23,9 @@ from lab.systems.settings import read_settings
 from lab.systems.traefik import system as traefik
 from lab.systems.traefik.system import FILE, PARTS, read_version, render
 from lab.targets.apiserver.target import ApiserverTarget
-from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox.cpus import split
+from lab.targets.local.target import LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.gateway import CERTIFICATE, GATEWAY, ROUTE

@@ -20,9 +20,9 @@ from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
 from lab.systems import programs
 from lab.targets.apiserver.target import ApiserverTarget
-from lab.targets.local import LocalSystem
 from lab.targets.local.sandbox import cgroups
 from lab.targets.local.sandbox.namespaces import prepare
+from lab.targets.local.system import LocalSystem
 from lab.targets.readback import read_back
 from lab.tests.support.changing_objects import ingress
 from lab.tests.support.factories import make_point
@@ -145,7 +145,7 @@ def test_traefik_serves_both_sides_hears_of_changes_and_ends_in_time(target: Api
         until(lambda: [pod["metadata"]["name"] for pod in left.pods("proxy")] == ["proxy-1"])
         until(lambda: answers(left))
         until(lambda: not any(pod.pod.name == "proxy-0" for pod in left.kubelet.pods))
-        ends = [event.detail for event in left.events if (event.object, event.kind) == ("proxy-0", "Exited")]
+        ends = [event.detail for event in left.log.events if (event.object, event.kind) == ("proxy-0", "Exited")]
         assert ends == ["within its grace period"]
         assert served(right) == 200
 

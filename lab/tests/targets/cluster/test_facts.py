@@ -12,7 +12,7 @@ import pytest
 from lab.base.errors import LostError
 from lab.targets.cluster import others
 from lab.targets.cluster.api import DeniedError, RefusedError
-from lab.targets.cluster.facts import NOT_VISIBLE, build_pod_records, describe_nodes
+from lab.targets.cluster.facts import NOT_VISIBLE, build_pod_record, describe_nodes
 from lab.targets.cluster.facts import collect_facts as facts_of
 from lab.targets.cluster.images import Images
 from lab.targets.cluster.others import Kubelets, OtherUsage, PodCpuFigure, parse_figures, sum_sources, watch_host
@@ -104,7 +104,7 @@ def test_the_record_of_a_pod() -> None:
         },
     }
     waiting = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "x", "image": "y"}]}}
-    record, other = build_pod_records([pod, waiting])
+    record, other = map(build_pod_record, (pod, waiting))
     assert record == {
         "role": "proxy",
         "name": "proxy-1",

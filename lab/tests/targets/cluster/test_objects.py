@@ -280,8 +280,6 @@ def test_pod_and_host_are_entered_past_the_services_address_which_a_disturbance_
     api: Any = shown(objects)
     assert (way(api, objects, "proxy").host, way(api, objects, "proxy").port) == ("10.244.0.7", 80)
     assert way(api, objects, "backend").host.startswith("10.96.0.")
-    with pytest.raises(UsageError, match="Service/proxy: is headless"):
-        find_entrypoint(api, objects, "proxy", lasting=True)
     objects = manifests("okd-edge-hostnetwork")
     api = shown(objects)
     found = find_entrypoint(api, objects, "proxy", "https", lasting=True)

@@ -17,8 +17,8 @@ import pytest
 
 from lab.base.errors import LostError, MeasuringError
 from lab.model.samples import Reason, Sample
+from lab.model.system import Watch
 from lab.model.usage import USAGE_SCHEMA, Observation
-from lab.targets.base import Watch
 from lab.targets.cluster.api import DeniedError
 from lab.targets.cluster.others import OtherUsage, OtherUsageSource
 from lab.targets.cluster.sampling import (

@@ -17,7 +17,7 @@ from lab.base.files import StoreError
 from lab.model.load import GeneratorLoad
 from lab.model.variants.variants import Check
 from lab.targets.common import process
-from lab.targets.common.process import GeneratorJob, GeneratorOutcome, prepare_generators, run_generator
+from lab.targets.common.process import GeneratorJob, GeneratorOutcome, prepare_generators, run_generators
 from lab.targets.readback import read_back
 from lab.tests.support.fakes import FakeGenerator, FakeSystem
 
@@ -46,7 +46,8 @@ def limited(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(tmp_path: Path, script: str) -> GeneratorOutcome:
-    return run_generator(FakeSystem(), FakeGenerator(script), FakeGenerator.binary, LOAD, tmp_path)
+    (seen,) = run_generators([GeneratorJob(FakeSystem(), FakeGenerator(script), FakeGenerator.binary, LOAD, tmp_path)])
+    return seen
 
 
 @pytest.mark.parametrize(
@@ -103,10 +104,10 @@ def test_what_is_held_is_started_by_its_call(tmp_path: Path) -> None:
 def test_the_labs_own_lack_blames_no_one_else_and_what_is_not_its_own_stays_a_reading(tmp_path: Path) -> None:
     for number in (errno.EMFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC):
         with pytest.raises(StoreError, match="this machine"):
-            run_generator(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)
+            run_generators([GeneratorJob(FullSystem(number), FakeGenerator(), "wrk", LOAD, tmp_path)])
         with pytest.raises(StoreError, match="this machine"):
             read_back(FullSystem(number), [Check(kind="backlog", port=80, value="1")])
-    seen = run_generator(FullSystem(errno.ENOENT), FakeGenerator(), "wrk", LOAD, tmp_path)
+    (seen,) = run_generators([GeneratorJob(FullSystem(errno.ENOENT), FakeGenerator(), "wrk", LOAD, tmp_path)])
     assert seen.exit_status == process.NOT_STARTED
     (reading,) = read_back(FullSystem(errno.ENOENT), [Check(kind="backlog", port=80, value="1")])
     assert (reading.ok, reading.observed) == (False, "unreadable")

@@ -88,7 +88,7 @@ def test_only_what_dead_labs_left_is_swept(tree: Path, dead: int, sleeper: int) 
     others = {live, elsewhere, "lab-x", cgroups.make_label() + "ours"}
     for name in (left, reused, *others):
         (tree / "user/scope" / name).mkdir()
-    assert {folder.name for folder in cgroups.sweep()} == {left, reused}
+    cgroups.sweep()
     assert {folder.name for folder in (tree / "user/scope").iterdir()} == others
 
 

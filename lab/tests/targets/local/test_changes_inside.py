@@ -11,8 +11,9 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.variants.variants import Variant, load_variant
-from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, asked, edited, faulty
 from lab.tests.support.waiting import until
@@ -39,7 +40,7 @@ def names(system: LocalSystem, role: Any = "proxy") -> list[str]:
 
 
 def happened(system: LocalSystem, kind: str) -> bool:
-    return any(event.kind == kind for event in system.routing.log.events)
+    return any(event.kind == kind for event in system.log.events)
 
 
 def at(events: Sequence[Event], kind: str, of: str, last: bool = False) -> float:

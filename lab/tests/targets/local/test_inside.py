@@ -20,9 +20,9 @@ from lab.model.pages import PAGES
 from lab.model.variants.variants import load_overlay, load_variant, variant_names
 from lab.systems.manifests import objects
 from lab.systems.nginx import system as nginx
-from lab.targets.local import LocalTarget
 from lab.targets.local.kubelet.kubelet import Kubelet
 from lab.targets.local.sandbox import cgroups, network
+from lab.targets.local.target import LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, changed, pod_of
@@ -74,16 +74,17 @@ def test_an_unready_pod_comes_back_and_a_failed_liveness_probe_restarts_the_cont
         container["readinessProbe"].update(failureThreshold=1)
 
     with target.up(changed("direct", edit, of="backend")) as system:
-        until(lambda: any(event.kind == "Ready" for event in system.events))
+        events = system.log.events
+        until(lambda: any(event.kind == "Ready" for event in events))
         (worker,) = psutil.Process(system.processes("backend")[0]).children()
         worker.suspend()
-        until(lambda: system.events[-1].kind == "NotReady")
+        until(lambda: events[-1].kind == "NotReady")
         worker.resume()
-        until(lambda: [event.kind for event in system.events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
-        assert any(event.detail == "no answer within 1 s" for event in system.events)
+        until(lambda: [event.kind for event in events if "Ready" in event.kind][-2:] == ["NotReady", "Ready"])
+        assert any(event.detail == "no answer within 1 s" for event in events)
         assert system.exec("backend", ["touch", "/srv/run/sick"]).returncode == 0
         until(lambda: system.restarts()["backend-0/backend"] == 1)
-        killing = [event.detail for event in system.events if event.kind == "Killing"]
+        killing = [event.detail for event in events if event.kind == "Killing"]
         assert killing[0].startswith("liveness probe failed 2 times: exited 1; grace period 5 s")
 
 

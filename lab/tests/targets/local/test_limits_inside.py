@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from lab.model.variants.variants import Check, Variant
-from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import cgroups
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.targets.readback import Reading, read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed, pod_of
@@ -71,7 +72,7 @@ def test_a_proxy_that_runs_out_of_memory_is_said_to_have_done_so(target: LocalTa
         assert system.exec("proxy", ["touch", "/srv/run/eat"]).returncode == 0
         until(lambda: set(system.restarts().values()) == {0, 1})
         assert "out of memory: the kernel ended processes of it at the limit of 64Mi" in system.log_tail()
-        said = [event.detail for event in system.events if event.kind == "Exited"]
+        said = [event.detail for event in system.log.events if event.kind == "Exited"]
         assert said[0].startswith("ended by signal 9, out of memory")
         assert system.counters()["proxy/memory_limit_hits"] > 0
 

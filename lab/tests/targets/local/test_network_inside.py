@@ -17,11 +17,11 @@ from lab.model.endpoint import Role
 from lab.model.leftovers import find_undrained_faults
 from lab.model.pages import PAGES
 from lab.model.variants.variants import Variant, load_variant
-from lab.targets.local import LocalSystem, LocalTarget
 from lab.targets.local.sandbox import link_delay
 from lab.targets.local.sandbox.namespaces import is_real_root
 from lab.targets.local.sandbox.network import CLIENT, End
-from lab.targets.local.system import PROBED_PAGE
+from lab.targets.local.system import PROBED_PAGE, LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.inside import balanced
 from lab.tests.support.waiting import until
 from lab.tests.targets.readback.answers import observed
@@ -219,7 +219,7 @@ def test_a_pool_of_one_leaves_ports_waiting_and_a_pool_of_many_none(target: Loca
     for name, leaves in (("upstream-pool-1", True), ("baseline", False)):
         with target.up(load_variant(name)) as system:
             first = system.leftovers()
-            assert find_undrained_faults(first, None) == [] and first.old_workers == 0 and not first.unseen
+            assert not [*find_undrained_faults(first, None)] and first.old_workers == 0 and not first.unseen
             assert first.port_range == {"proxy": 28_232, "backend": 28_232}
             endpoint = system.entry()
             argv = ["wrk", "-c32", "-t1", "-d1s", "-H", f"Host: {endpoint.host}", f"{endpoint.base_url}/{PROBED_PAGE}"]

@@ -15,10 +15,10 @@ from lab.model.endpoint import Role
 from lab.model.variants.variants import covering_names, load_overlay, load_variant
 from lab.records.sweep_files import load_sweep
 from lab.systems.manifests import objects
-from lab.targets.local import LocalTarget
 from lab.targets.local.control_plane import services
 from lab.targets.local.kubelet import bringup
 from lab.targets.local.sandbox.cpus import split
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import make_point
 
 PINNED = split([0, 1])

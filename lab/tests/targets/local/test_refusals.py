@@ -12,8 +12,8 @@ from lab.disturbances import DISTURBANCES
 from lab.model.disturbance import Disturbance
 from lab.model.sweeps import LoadPoint
 from lab.model.variants.variants import load_variant
-from lab.targets.local import LocalTarget
 from lab.targets.local.sandbox import cgroups
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import changed, pod_of
 

@@ -12,7 +12,7 @@ from lab.base.errors import MeasuringError, NotMeasurableError
 from lab.model.variants.variants import load_variant
 from lab.systems import renewing
 from lab.systems.renewing import Running, list_running
-from lab.targets.local import LocalTarget
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import make_point
 
 

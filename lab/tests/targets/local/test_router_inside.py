@@ -13,7 +13,8 @@ import pytest
 
 from lab.model.variants.variants import load_variant
 from lab.systems.haproxy_router.control import CONF, RUN
-from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.targets.readback import read_back
 from lab.tests.support.factories import make_point
 from lab.tests.support.inside import answers, changed, pod_of

@@ -18,7 +18,8 @@ import pytest
 from lab.base.errors import MeasuringError
 from lab.model.events import Event
 from lab.model.variants.variants import load_variant
-from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.tests.support import changing_objects
 from lab.tests.support.changing_objects import ROUTED as HOST
 from lab.tests.support.changing_objects import SERVICE, route
@@ -32,7 +33,7 @@ class Up:
     """A system, its routing, and what happened to it."""
 
     def __init__(self, system: LocalSystem) -> None:
-        self.system, self.routing, self.log = system, system.routing, system.routing.log
+        self.system, self.routing, self.log = system, system.routing, system.log
         self.wanted = self.routing.objects
 
     def status(self, host: str = HOST) -> int:

@@ -15,7 +15,8 @@ from lab.model.variants.variants import AS_SHIPPED, load_overlay, load_variant, 
 from lab.systems import table, workers
 from lab.systems.manifests import objects
 from lab.systems.system import ProxySystem
-from lab.targets.local import LocalSystem, LocalTarget
+from lab.targets.local.system import LocalSystem
+from lab.targets.local.target import LocalTarget
 from lab.tests.support.factories import limited, make_point, plain_systems
 from lab.tests.support.inside import asked, changed
 from lab.tests.support.waiting import until
