@@ -83,9 +83,9 @@ def _require_pair(run: RunStore) -> RunStore:
     """
     from lab.analysis.noise import list_aa_variants
 
-    twins = list_aa_variants(run.record.arms)
-    if not twins or all(point.has_outcome for point in run.record.points):
-        reason = "every load in it is disturbed" if twins else "nothing in it was measured twice"
+    aa_variants = list_aa_variants(run.record.arms)
+    if not aa_variants or all(point.has_outcome for point in run.record.points):
+        reason = "every load in it has a disruption" if aa_variants else "no variant in it was measured against itself"
         raise UsageError(run.record.id, f"has no steady A/A pair: {reason}", "`just aa` measures one")
     return run
 

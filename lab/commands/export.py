@@ -138,11 +138,11 @@ def _read_k6(run: RunStore, sample: Sample, kind: str) -> tuple[bytes, bool]:
     for name in names:
         if (content := run.left(sample, name)) is not None:
             return content, name.endswith(".gz")
-    place, remedy = f"sample {sample.id}", f"`--what raw` prints what {sample.generator} said"
+    place, remedy = f"sample {sample.id}", f"`--what raw` prints the output of {sample.generator}"
     refuse_if(sample.generator != "k6", place, f"was made by {sample.generator}, not by k6", remedy)
     rows = run.left(sample, SUMMARY) is not None
     fault = "has k6's summary and no rows" if rows else "has none of k6's own output"
-    remedy = "`--what raw` prints what it said; `just bench … --k6-out csv` (or json, summary) keeps its own beside each sample"
+    remedy = "`--what raw` prints its output; `just bench … --k6-out csv` (or json, summary) keeps its own files with each sample"
     raise UsageError(place, fault, remedy)
 
 

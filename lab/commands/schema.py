@@ -69,7 +69,7 @@ def schemas() -> dict[str, Any]:
         "plan": answers.PLAN.schema(),
         "used": _build_list_schema(
             answers.USAGE.model,
-            "What `usage --json` prints, one entry per sample; %, per second, KiB; null = not known",
+            "What `table --usage --json` prints, one entry per sample; %, per second, KiB; null = not known",
         ),
         "calibration": CalibrationRecord.model_json_schema(),
         "histogram": {

@@ -23,9 +23,9 @@ def _run_table(options: Options, talk: Console) -> int:
     from lab.records.store import Reparsed, RunStore
 
     if options.usage:
-        refuse_given(options, ("from_raw", "all", "absolute", "markdown"), "says nothing beside --usage")
+        refuse_given(options, ("from_raw", "all", "absolute", "markdown"), "changes nothing with --usage")
         return _print_usage(options)
-    refuse_given(options, ("arm", "point"), "says nothing without --usage")
+    refuse_given(options, ("arm", "point"), "changes nothing without --usage")
     if is_ablation(options.run):
         refuse_if(options.from_raw, "table", "--from-raw is for runs, and this is an ablation", "name one of its runs")
         return print_ablation(options, AblationStore.open(options.run))

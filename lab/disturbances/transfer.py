@@ -143,5 +143,5 @@ class Transfer(Disturbance):
 
 def _match_line(form: re.Pattern[str], line: str) -> re.Match[str]:
     if (match := form.fullmatch(line)) is None:
-        raise MeasuringError("k6 _transfer.js", f"said {line[:120]!r}", "tell the lab's makers")
+        raise MeasuringError("k6 _transfer.js", f"said {line[:120]!r}", "report it to the lab's authors")
     return match

@@ -144,7 +144,7 @@ class Generator(Protocol):
             OutputError: The log is not complete, or this generator writes none.
 
         """
-        raise OutputError(f"{self.name} does not tell of every request: k6 does")
+        raise OutputError(f"{self.name} does not log every request: k6 does")
 
 
 def list_destinations(load: GeneratorLoad) -> list[tuple[str, str]]:

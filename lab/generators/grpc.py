@@ -217,7 +217,7 @@ def _compare_latencies(
     total_us = average_us * summary.answered
     expect(
         total_us - load.connections * slowest_us - rounding_us <= summary.told_us <= total_us + rounding_us,
-        f"expected calls to tell {total_us:.0f} µs but for their last, got {summary.told_us}",
+        f"expected calls to report {total_us:.0f} µs but for their last, got {summary.told_us}",
     )
     steps = [(high - low, fast, slow) for (low, fast), (high, slow) in pairwise(points_ms)]
     least_us, most_us = (sum(step[0] * step[side] for step in steps) * 1e3 for side in (1, 2))

@@ -265,7 +265,7 @@ def find_call_faults(point: LoadPoint, result: GeneratorResult, counts: Sequence
     if messages < sent or (not failed and messages != sent):
         yield Reason.GENERATOR_COUNT, f"it counts {sent} messages, the backend {messages}"
     if not failed and told_us != result.calls.told_us:
-        yield Reason.GENERATOR_TIME, "the latencies that its calls told the backend are not those that it reports"
+        yield Reason.GENERATOR_TIME, "the latencies that its calls reported to the backend are not those in its output"
 
 
 def latency_faults(point: LoadPoint, result: GeneratorResult) -> Iterator[Fault]:

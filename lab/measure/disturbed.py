@@ -33,9 +33,7 @@ from lab.targets.base import System, Target
 from lab.targets.common.process import GeneratorOutcome
 from lab.targets.common.scratch import make_scratch_folder
 
-NOTE_CLIENT_LOADED = (
-    "what is transferred goes through the generator's own CPUs: the latency of the requests beside it has that in it"
-)
+NOTE_CLIENT_LOADED = "the transfer uses the generator's own CPUs: the latency of the other requests includes its work"
 """The note of a sample whose disruption loads the client's CPUs."""
 POLL_S = 0.01
 """The seconds between two looks at the generator's log until the load begins."""
@@ -186,7 +184,7 @@ class DisruptedRegime:
                 acting.finish()
         if acting.fault:
             self._faults.append((Reason.DISTURBANCE_FAILED, acting.fault))
-        with _note_failure(self._faults, Reason.DISTURBANCE_FAILED, "beside the load: "):
+        with _note_failure(self._faults, Reason.DISTURBANCE_FAILED, "during the load: "):
             self._context.background.close()  # only now do background processes log what became of them
         after = _list_running(self.system)
         self._clocks.append(self.system.clock())

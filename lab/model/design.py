@@ -58,8 +58,8 @@ class PlannedFor(Record):
     """
 
     effect: float = Field(description="as a fraction: 0.05 = 5 %")
-    metric: str = Field(description="that wants the most blocks")
-    point: str = Field(description="where it does")
+    metric: str = Field(description="the metric that needs the most blocks")
+    point: str = Field(description="the load point where it needs them")
     asked: str | None = Field(description="the metric that was named; null = the variants' own primary ones")
     power: float = Field(description="the probability that such an effect is claimed")
     from_run: str = Field(description="whose A/A pairs said how noisy it is here")

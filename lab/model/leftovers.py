@@ -26,7 +26,7 @@ class Leftovers(Record):
     time_wait: dict[str, dict[str, int]] = Field(
         default_factory=dict[str, dict[str, int]],
         description="place → destination (address:port) → TIME_WAIT sockets whose local port is ephemeral; destination `any`:"
-        " they are fewer than 100 and were not told apart, ports of servers included",
+        " they are fewer than 100 and were not distinguished, ports of servers included",
     )
     port_range: dict[str, int] = Field(
         default_factory=dict[str, int], description="place → how many local ports its connections can use"

@@ -43,14 +43,14 @@ class VariantRecord(Record):
         default=False, description="its cost can lie in what a pair shares: the solo samples decide"
     )
     unpaired: str = Field(
-        default="", description="why no other could be up beside it on this target; empty = one could"
+        default="", description="why no other system could be up at the same time on this target; empty = one could"
     )
     needs: str = Field(
         default="", description="what its effect needs and no sweep does: nothing is judged; empty = nothing"
     )
     family: Family = Field(default=AS_SHIPPED, description="systems of different families are never compared")
     only_to_measure_by: str = Field(default="", description="why nobody should apply it; empty = they may")
-    base: str = Field(default="", description="the folder in manifests/bases that it stands on; empty = not recorded")
+    base: str = Field(default="", description="the folder in manifests/base that it stands on; empty = not recorded")
 
     @classmethod
     def of(cls, variant: Variant, manifests: Path, **changed: Any) -> VariantRecord:

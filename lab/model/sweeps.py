@@ -398,7 +398,7 @@ class PointSpec(Record, strict=True):
     timeout_s: float = Field(default=10.0, gt=0, le=600, description="an answer later than this is an error")
     alone: str = Field(
         default="",
-        description="why a pair cannot bear this load, so that arms are measured one after the other; empty = it can, as far as its keys tell",
+        description="why this load does not support pairing, so that arms are measured one after the other; empty = it does, as far as its keys show",
     )
     generations: int = Field(
         default=1,
@@ -515,7 +515,7 @@ class PointSpec(Record, strict=True):
             ),
             (
                 self.link_mbit is not None or bool(self.link_delay_ms),
-                "link_mbit: beside a disturbance the client's link is not shaped: leave it out, and link_delay_ms",
+                "link_mbit: during a disturbance the client's link is not shaped: leave it out, and link_delay_ms",
             ),
             (
                 self.generations > 1 or self.repeats > 1,
@@ -541,7 +541,7 @@ class PointSpec(Record, strict=True):
             (self.generator != "k6", f"generator: only k6 makes a mix of requests, not {self.generator}"),
             (
                 disturbance is not None,
-                "disturbance: beside a mix of requests nothing is done to the system: leave it out",
+                "disturbance: with a mix of requests nothing is done to the system: leave it out",
             ),
             (bool(given), f"{min(given, default='')}: a mix of requests has its own: leave it out"),
         )
@@ -636,7 +636,7 @@ class Sweep(Record, strict=True):
         default=None, description=f"{DISTURBANCE}; of every point without one of its own"
     )
     itself: bool = Field(
-        default=False, description="each variant is compared with its twin: what it scatters by is the question"
+        default=False, description="each variant is compared with itself: the question is by how much it varies"
     )
     traffic: Traffic | None = Field(
         default=None,

@@ -197,7 +197,7 @@ def _count_failures(point: LoadPoint, frame: pl.DataFrame) -> Outcome:
     kinds = dict(bad["error"].value_counts().iter_rows())
     wrong = int(kinds.get("", 0))
     by_kind = {f"failed_{kind}": float(kinds.get(kind, 0)) for kind in ERROR_KINDS}
-    assert point.rate_rps is not None, "a load beside a disturbance has a rate"
+    assert point.rate_rps is not None, "a load with a disturbance has a rate"
     spacing_s = 1 / point.rate_rps if frame.height else 0.0  # of an open loop
     due_s = bad["due_s"].to_numpy()
     return {

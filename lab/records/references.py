@@ -342,7 +342,7 @@ def _find_arm_faults(first: RunStore, added: RunStore, reduce: ReduceManifests) 
     arms = {arm.name: arm for arm in first.record.arms}
     added_arms = [arm for arm in added.record.arms if arm.role != "reference"]
     if not added_arms:
-        yield "no arm beside the one without a proxy"
+        yield "no arm but the one without a proxy"
     for arm in added_arms:
         if (first_arm := arms.get(arm.name)) is None:
             yield f"no arm {arm.name} there"

@@ -278,7 +278,7 @@ class RunStore:
             folder, recorded = committed, True
         if not recorded:
             raise _explain_bad_name(name, folder, ablation)
-        remedy = "restore it from a copy; the samples beside it are untouched"
+        remedy = "restore it from a copy; the samples next to it are untouched"
         record = read_record(folder / RUN, RunRecord, remedy, make_validation_context(disturbances.DISTURBANCES))
         names = find_renamed(record)
         return cls(folder, rename_run(record, names), names)

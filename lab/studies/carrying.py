@@ -286,7 +286,7 @@ def write_sentences(lines: Sequence[TransferLine]) -> Iterator[str]:
         better = max(scores, key=lambda name: scores[name])
         conclusion = f"{DEFAULT_TARGET}'s {better} predict {target} better"
         if scores[better] == min(scores.values()):
-            conclusion = f"which of the two predicts {target}, this does not tell"
+            conclusion = f"which of the two predicts {target} is inconclusive"
         elif scores[better][0] <= 0:
             conclusion = f"neither predicts {target}"
         subject = f"of {len(shared)} knob{'s' if len(shared) > 1 else ''} whose cost can lie {COST_PLACES[kind]}"
@@ -403,7 +403,7 @@ def _explain(
         there, here = (line.shown[place].requests for place in (target, DEFAULT_TARGET))
         by += f"; not in it is {PER_CONNECTION[line.variant]}, which comes once in {there:,.0f} requests there, and once in {here:,.0f} on {DEFAULT_TARGET}"
     if line.variant == KNOWN_WORK:
-        by = "it is the known work itself: what it costs is what CPU time is worth there"
+        by = "it is the known work itself: its cost shows the speed of that CPU"
     elif work is not None:  # the log-ratio of its cost on the target to that on local, with its interval
         target_logs, local_logs = (
             [log(seconds) for seconds in work.shown[place].cost.seconds] for place in (target, DEFAULT_TARGET)

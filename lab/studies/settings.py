@@ -41,7 +41,7 @@ FILE = Path(__file__).resolve().parents[2] / "data" / "settings.json"
 TARGETS = ("local", "apiserver", "kind")
 """The targets that an index has a column for."""
 ADVICE: Mapping[str, str] = {
-    "better": "worth applying",
+    "better": "apply it",
     "worse": "do not apply it",
     "depends": "better at one load or target, worse at another",
     "equivalent": "no change needed",

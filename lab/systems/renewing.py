@@ -87,7 +87,7 @@ class WatchedFiles:
         except (OSError, ValueError):
             serves = False
         if not serves and loading.began_s is not None and time.time() - loading.began_s > SERVES_WITHIN_S:
-            fault = f"does not serve what it was told {SERVES_WITHIN_S:g} s ago"
+            fault = f"does not serve the configuration that it received {SERVES_WITHIN_S:g} s ago"
             raise MeasuringError(self._process.container.place, fault, self._process.tail(5) or "it printed nothing")
         return serves
 

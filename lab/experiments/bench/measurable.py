@@ -26,7 +26,7 @@ from lab.records.store import RunStore, new_record
 from lab.targets.base import Target
 from lab.targets.survey import survey_target
 
-K6_ROWS_NOTE = "k6 wrote rows of its own beside, which cost it CPU"
+K6_ROWS_NOTE = "k6 also wrote rows of its own, which cost it CPU"
 CARRIED_RPS_PER_CPU = 1000.0
 """The rate, in requests per second and CPU of two systems together, up to which no probe is needed.
 

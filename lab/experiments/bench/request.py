@@ -168,7 +168,7 @@ def load_request(request: BenchRequest) -> LoadedRequest:
             raise UsageError("--sustained", fault, "leave it out, or name another by --sweep")
     if sweep.itself and request.against:
         raise UsageError(
-            "--sweep", f"'{name}' has each variant beside its twin alone", "name another, or leave --against out"
+            "--sweep", f"'{name}' compares each variant with itself only", "name another, or leave --against out"
         )
     fixtures = fixtures_of(points)
     loaded = {name: load_variant(name, manifests, fixtures) for name in (*request.variants, *request.against)}

@@ -142,7 +142,7 @@ def _build_error(place: str, docs: Sequence[Value], reader: str) -> UsageError:
     if kinds:
         fault += f": kind: expected ConfigMap, got {', '.join(map(repr, kinds))}"
     elif strays:
-        fault += f": {', '.join(strays)} beside data: indent what belongs under it"
+        fault += f": {', '.join(strays)} at the level of data: indent what belongs under it"
     return UsageError(place, fault, f"expected {FORM}; the controller's: {KUBECTL} | {reader}")
 
 

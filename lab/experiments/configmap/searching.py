@@ -194,7 +194,7 @@ def _note_fields(fields: Sequence[str]) -> tuple[str, ...]:
 
     """
     return tuple(
-        f"{field}: what it sets beside the map is not read: {HELM} prints all that is given" for field in fields
+        f"{field}: settings outside this map are not read: {HELM} prints all that are given" for field in fields
     )
 
 
@@ -211,7 +211,7 @@ def _search_configmap(
         ]
     )
     strays = [field for field in obj if field not in FIELDS and (field != "binaryData" or obj[field])]
-    notes = [f"{field.strip()!r} stands beside data: the controller does not read it" for field in strays]
+    notes = [f"{field.strip()!r} is at the level of data: the controller does not read it" for field in strays]
     where = f"ConfigMap {'/'.join(filter(None, (namespace, name))) or 'without a name'}"
     command = f"kubectl{f' -n {namespace}' if namespace else ''} get configmap {name} -o yaml"
     command = command if name else _extract(path, number)

@@ -24,7 +24,7 @@ NOT_AN_ANNOTATION: JsonDict = {"annotation": False}
 """The `json_schema_extra` of a field with another source: the folder's name, the lists of the kustomization."""
 COMPONENTS = "components"
 """The folder of knobs, next to that of overlays."""
-FORM = "see a folder beside it for the form"
+FORM = "see a neighbouring folder for the form"
 LISTS = {
     "readback": ("checks", "- {kind: sysctl, name: net.core.somaxconn, value: 128}"),
     "parameters": ("texts", "- digitalocean/net.core.somaxconn"),

@@ -80,7 +80,7 @@ class Overlay(Record):
     )
     cost: CostPlace = Field(
         default="process",
-        description="of a root that is another system: where the cost of what tells it from others can lie, as a knob's",
+        description="of a root that is another system: where the cost of its difference from others can lie, as a knob's",
     )
     stands_in_for: str | None = Field(
         default=None,
@@ -139,7 +139,7 @@ class Variant(Record):
     only_on: tuple[str, ...] = Field(default=(), description="the targets that can run it; empty = every one")
     family: Family = AS_SHIPPED
     root_cost: CostPlace = Field(default="process", description="what its root's lab/cost says")
-    base: str = Field(default="", description="the folder in manifests/bases that its root stands on; empty = none")
+    base: str = Field(default="", description="the folder in manifests/base that its root stands on; empty = none")
     only_to_measure_by: str = Field(
         default="", description="why nobody should apply it, by itself and its own knobs; empty = they may"
     )
@@ -572,7 +572,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         (
             object_files and components,
             place,
-            "components: beside objects of its own",
+            "components: together with objects of its own",
             f"leave them out: {folder.name}+COMPONENT is the variant with one",
         ),
         (
@@ -584,7 +584,7 @@ def _read_overlay(folder: Path, manifests: Path) -> Overlay:
         (
             parent is not None and len(resources) > 1,
             place,
-            f"resources: a base beside the baseline '{parent}'",
+            f"resources: a base together with the baseline '{parent}'",
             "leave it out: the baseline brings its own",
         ),
         (

@@ -38,7 +38,10 @@ The table `samples` has them among its other columns.
 """
 EMPTY_TABLES = {
     "histograms": ("no sample has recorded a latency", "`--what samples` shows why each does not count"),
-    "requests": ("no load of it was logged", "only beside a disturbance every request is: `just bench … --sweep kill`"),
+    "requests": (
+        "no load of it was logged",
+        "every request is logged during a disturbance only: `just bench … --sweep kill`",
+    ),
     "events": ("nothing was done to the system", "only disturbances have events: `just bench … --sweep kill`"),
     "usage": ("it has no samples", "`just bench --resume` measures them"),
 }
@@ -146,7 +149,7 @@ def _make_levels_frame(run: RunStore, samples: Sequence[Sample]) -> pl.DataFrame
         for of_variant in compute_variance_components(run.record, samples)
         if of_variant.found is not None
     ]
-    fault = "has no levels: no pair of twins was measured on several generations of workers"
+    fault = "has no variance components: no A/A pair was measured on several worker generations"
     refuse_if(not rows, f"run {run.record.id}", fault, "just bench VARIANT --sweep generations")
     return pl.DataFrame([row.model_dump() for row in rows])
 

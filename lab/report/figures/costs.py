@@ -173,9 +173,9 @@ def generations(dots: Sequence[GenerationDot], title: str) -> go.Figure:
         marks,
         title,
         420,
-        "each dot: the workers of both sides between two reloads, twins otherwise; a column: one bring-up",
+        "each dot: an A/A pair of one worker generation; a column: one bring-up",
         {"tickvals": list(position.values()), "ticktext": [str(bring_up) for _, bring_up in places], "ticks": ""},
-        axis("CPU per request, one against its twin", "%"),
+        axis("CPU per request, one side against the other", "%"),
     )
     if not dots:
         return figure

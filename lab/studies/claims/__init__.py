@@ -84,7 +84,7 @@ ANSWERS: dict[Answer, str] = {
 KINDS: Mapping[str, str] = {
     "table cell": "here, as its ratio to the table's reference cell (the reference cell itself to another one), of the same"
     f" blocks: the 95 % interval lies within a factor of {NEAR_FACTOR} of the published ratio, or within what its rule names. By its"
-    " own data, whether the table prints the number, and, beside the cell that its rule names, if any, whether it is not faster"
+    " own data, whether the table prints the number, and, compared with the cell that its rule names, if any, whether it is not faster"
     " than one with less of the same work to do, and not slower than one with more of it to do or with fewer workers",
     "figure": "here, as its shape: the direction from one end of the load to the other, and bounds that the text names, never as"
     " a level of another machine, and never as a latency that the same load has without a proxy. By its own data, as what was"
@@ -230,7 +230,7 @@ class ClaimRule(StrictModel):
     )
     tests: list[ClaimTest] = Field(default_factory=list[ClaimTest])
     shown_only: list[ClaimTest] = Field(
-        default_factory=list[ClaimTest], description="shown beside the effect, without a bound"
+        default_factory=list[ClaimTest], description="shown with the effect, without a bound"
     )
     sustained: bool = Field(
         default=False,

@@ -252,7 +252,7 @@ def _make_panel(head: str, make: Callable[[], Sequence[Curve]]) -> Panel:
         lines = make()
     except LabError as error:
         return Panel(head, (), fold_text(f"{error.place}: {error.fault}", PANEL_WIDTH))
-    return Panel(head, lines) if lines else Panel(head, (), "nothing to show that can be told from 0")
+    return Panel(head, lines) if lines else Panel(head, (), "no difference from 0 to show")
 
 
 # -- what happened in one block -------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ def effects(run: Evidence | None, point: str = "*", variants: Sequence[str] = ()
             cells = ("; ".join(text for primary, text in judged if primary is first) or "–" for first in (True, False))
             rows.append([f"{arm.name} at {name}", arm.baseline or "", *cells])
     heads = ("variant", "against", "primary metric", "others, not claimed")
-    caption, none = "effects [95 %], equivalent: within the margin, ?: inconclusive", "no variant beside its baseline"
+    caption, none = "effects [95 %], equivalent: within the margin, ?: inconclusive", "no variant with its baseline"
     return _make_table(run, heads, rows, variants, point, caption, none)
 
 

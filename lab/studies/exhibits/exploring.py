@@ -166,5 +166,5 @@ def compare_variants(
         if row.pair[1] in arms and fnmatchcase(row.point.name, point) and (not metrics or row.metric in metrics)
     ]
     if not rows:
-        return "*nothing to compare: no variant is left beside its baseline, or none of these points or metrics*"
+        return "*nothing to compare: no variant is left with its baseline, or none of these points or metrics*"
     return render_markdown(comparison_tables.make_page(comparison, rows))

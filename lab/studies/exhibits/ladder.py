@@ -39,7 +39,7 @@ from lab.studies.exhibits.reproduction import list_gains
 
 METRIC, PROXY = "cpu_per_request", "proxy"
 """The metric of the ladder, and the role of the processes whose CPU time the metric counts."""
-OTHER_PROCESSES_LABEL, LEFT = "processes beside those that serve", "not explained"
+OTHER_PROCESSES_LABEL, LEFT = "processes other than those that serve", "not explained"
 """The labels of the two rows between a ladder's last step and the cost on the other target."""
 Steps = Mapping[str, tuple[str, str]]
 """The steps of a ladder, a chain of variants: words for a step → (variant after the step, variant before it)."""

@@ -467,7 +467,7 @@ def _list_placement(run: Evidence, variant: str) -> Sequence[str]:
     slot = min((slot for slot in run.counted if slot[1] == arm), default=None)
     if slot is None:
         return label, "no block of it counts", "–", "–"
-    cpus = record.facts.get("cpus_proxy") or record.facts.get("pinning", "not told")
+    cpus = record.facts.get("cpus_proxy") or record.facts.get("pinning", "not recorded")
     readings = run.run.readings(run.counted[slot])
     observed = {str(reading.get("name") or reading.get("kind")): str(reading.get("observed")) for reading in readings}
     steered = observed.get("rps", "where they arrive")

@@ -26,7 +26,7 @@ ANSWERS_BY_KIND: Mapping[str, tuple[str, str]] = {
     "apply": ("Yes", "better"),
     "worse": ("No, it does harm", "worse"),
     "mixed": ("It depends", "inconclusive"),
-    "equivalent": ("No, nothing worth having", "equivalent"),
+    "equivalent": ("No, it changes nothing that matters", "equivalent"),
     "better-system": ("Yes", "better"),
     "worse-system": ("No", "worse"),
     "false": ("No", "equivalent"),

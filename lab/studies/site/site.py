@@ -233,9 +233,9 @@ def _read_noise(run: Evidence) -> tuple[tuple[Noise, ...], str]:
     """
     record = run.run.record
     if not list_aa_variants(record.arms):
-        return (), "nothing in it was measured twice"
+        return (), "no variant in it was measured against itself"
     if all(point.has_outcome for point in record.points):
-        return (), "a disturbance: what varies there is in the metrics' own units, beside each effect"
+        return (), "a disturbance: the variation there is in the metrics' own units, next to each effect"
     try:
         run_noises = measure_noise(run.summary())
     except LabError as error:

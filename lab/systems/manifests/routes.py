@@ -128,7 +128,7 @@ def _read_annotations(place: str, annotations: Mapping[str, str]) -> tuple[str, 
     fault = f"the local target does not honour {_PROTOCOL}: {protocol}"
     refuse_if(protocol not in ("HTTP", "GRPC"), place, fault, "name HTTP or GRPC, or use --target kind")
     rewrite, forwarded = annotations.get(_REWRITE, ""), annotations.get(_FORWARDED, "")
-    fault = f"{_FORWARDED} alone does nothing: the controller writes the header only beside a rewrite"
+    fault = f"{_FORWARDED} alone does nothing: the controller writes the header only together with a rewrite"
     refuse_if(forwarded and not rewrite, place, fault, f"add {_REWRITE}, such as /$1 for the path /(.*)")
     return rewrite, forwarded
 

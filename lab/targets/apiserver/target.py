@@ -146,7 +146,7 @@ class ApiserverTarget(LocalTarget):
             refuse_if(
                 pod and synced and not _has_program(pod.containers[0], "lsattr"),
                 variant.name,
-                f"the controller's files have no lsattr, which tells whether {check.name} waits for the disk",
+                f"the controller's files have no lsattr, which shows whether {check.name} waits for the disk",
                 "--target local or kind shows it",
                 what="a slow disk",
             )

@@ -233,7 +233,7 @@ def measure_clock_offset(shell: Shell, tries: int = 12) -> ClockOffset:
             offsets.append(((after_s - before_s) / 2, float(output) - (before_s + after_s) / 2))
         except ValueError:
             remedy = "its image needs a date(1) that knows %N (coreutils)"
-            raise MeasuringError(shell.place, f"does not tell its clock: {output!r}", remedy) from None
+            raise MeasuringError(shell.place, f"does not print its time: {output!r}", remedy) from None
     error_s, offset_s = min(offsets)
     return ClockOffset(offset_s, error_s)
 

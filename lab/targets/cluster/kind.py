@@ -293,7 +293,7 @@ def _connect_existing(digest: str) -> Api:
         {label.get(MADE_FROM) for label in labels} != {digest},
         place,
         f"is there and was made from another configuration (it has {len(labels) - 1 or 'no'} workers)",
-        f"{RECREATE_REMEDY}; or give it its own --workers and LAB_IMAGES; or LAB_KIND_NAME makes another beside it",
+        f"{RECREATE_REMEDY}; or give it its own --workers and LAB_IMAGES; or set LAB_KIND_NAME to make another cluster",
     )
     return api
 

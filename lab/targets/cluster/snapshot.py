@@ -167,7 +167,7 @@ def read_container_info(shell: Shell) -> ContainerInfo:
         network = " ".join(files.get("network", ()))
         return ContainerInfo(boot_id, frozenset(cpu_list(cpus)), int(page_kib) * 1024, network, groups)
     except (KeyError, ValueError):
-        raise MeasuringError(shell.place, "its /proc does not tell machine, CPUs and page size", _REMEDY) from None
+        raise MeasuringError(shell.place, "its /proc does not show machine, CPUs and page size", _REMEDY) from None
 
 
 def take_snapshot(shell: Shell, container: ContainerInfo, script: str) -> Snapshot:

@@ -392,7 +392,7 @@ class ClusterSystem(Changes):
             shell = self._shell(pod)
             done = shell.script(_COUNTS)
             if done.returncode and handshakes:
-                fault = f"the proxy does not tell its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
+                fault = f"the proxy does not report its handshakes: {done.stderr.strip()[-200:] or 'nothing was said'}"
                 raise MeasuringError(shell.place, fault, "its image needs socat; `kubectl logs` says whether it runs")
             parsed = (system.parse_counts(done.stdout) for system in table.SYSTEMS if system.parse_counts)
             counts.update(next(filter(None, parsed), {}))

@@ -53,7 +53,7 @@ CONNECT_S = 5.0
 """The seconds within which a connection of a verification must be open."""
 NO_POD = "this variant has no such pod"
 """The fault of an error for a role without a pod."""
-CHANGES_NOTE = "endpoints leave before their pod is told to end, and at once when it crashes (a cluster: beside it, within 0.1-1 s)"
+CHANGES_NOTE = "endpoints leave before their pod is asked to end, and at once when it crashes (a cluster: at the same time, within 0.1-1 s)"
 """The note in samples of a system whose pods may come and go (changing)."""
 
 

@@ -322,5 +322,5 @@ def test_a_run_without_a_pair_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     of = plan_samples([arm for arm in planned().arms if arm.role != "again"], POINTS, 6, 1)
     lonely = MadeStore(record("lonely", of), [], {})
     for goes_on in (False, True):
-        with pytest.raises(UsageError, match="has no steady A/A pair: nothing in it was measured twice"):
+        with pytest.raises(UsageError, match="has no steady A/A pair: no variant in it was measured against itself"):
             printed(lonely, capsys, goes_on)

@@ -158,5 +158,5 @@ def test_loads_whose_log_would_mislead_are_refused(changes: dict[str, Any], said
     assert said in (K6.refusal(replace(LOAD, **changes)) or "")
     for other in (each for each in GENERATORS.values() if each.name != "k6"):
         assert "only k6 logs every request" in (other.refusal(LOAD) or "")
-        with pytest.raises(OutputError, match=f"{other.name} does not tell"):
+        with pytest.raises(OutputError, match=f"{other.name} does not log"):
             other.requests("", "", LOAD)

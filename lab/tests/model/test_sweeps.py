@@ -145,7 +145,7 @@ def test_a_load_beside_a_disturbance_has_connections_to_spare(tmp_path: Path) ->
         ("duration_s = 5", "duration_s = 2", "points.a.duration_s: 3 or more"),
         ("rate_rps = 100\n", "", "points.a.rate_rps: a disturbance needs one rate"),
         ('kind = "outage"', 'kind = ["outage"]', "disturbance.kind: unknown kind ['outage']"),
-        ("duration_s = 5", "duration_s = 5\nlink_mbit = 20", "points.a.link_mbit: beside a disturbance"),
+        ("duration_s = 5", "duration_s = 5\nlink_mbit = 20", "points.a.link_mbit: during a disturbance"),
         (OUTAGE, f"routes = 2\n{NEW_ROUTE}", "points.a.routes: the load asks for one host alone, new.apps.lab.test"),
         (OUTAGE, f'routes = "all"\n{NEW_ROUTE}', "points.a.routes: the load asks for one host alone"),
         ('kind = "outage"', 'kind = "outrage"', "did you mean 'outage'"),
@@ -183,7 +183,7 @@ def test_a_mix_of_requests_takes_the_place_of_every_points_page(tmp_path: Path) 
         (
             "duration_s = 5",
             f"duration_s = 5\nrate_rps = 1\ntimeout_s = 1\n{OUTAGE}",
-            "points.a.disturbance: beside a mix",
+            "points.a.disturbance: with a mix",
         ),
     ],
 )

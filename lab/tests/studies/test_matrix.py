@@ -227,7 +227,7 @@ def test_the_sentence_is_counted_for_each_kind_of_cost_and_target() -> None:
     )
     assert shared == (
         "kind: of 1 knob whose cost can lie also in what a pair shares local's time is that there for 1; its share is that there for 1:"
-        " which of the two predicts kind, this does not tell."
+        " which of the two predicts kind is inconclusive."
     )
 
 

@@ -103,7 +103,7 @@ def test_a_page_has_effects_intervals_times_and_the_command_and_no_long_line(cap
     lines = page_about(log_off(run_on("local", 0.92), run_on("kind", 0.6)), capsys)
     text = "\n".join(lines)
     assert all(len(line) <= 110 for line in lines), text
-    assert lines[0].startswith("access-log-off: no access log") and "  BETTER: worth applying" in lines
+    assert lines[0].startswith("access-log-off: no access log") and "  BETTER: apply it" in lines
     assert "CPU per request against ingress-nginx, at ceiling: 100 connections, closed loop, 1kB.bin" in text
     kind = next(line for line in lines if line.startswith("  kind "))
     assert "−4" in kind and " µs of " in kind and kind.endswith("better        one boot, on-kind"), text

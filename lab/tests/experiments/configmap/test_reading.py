@@ -126,7 +126,7 @@ def test_a_list_is_told_with_what_separates_the_keys_own_words(key: str, words: 
         ("releases: [{values: [./a.yaml]}]", "holds no settings\n  expected a ConfigMap"),
         ("", "holds no settings"),
         ("kind: ConfigMap\ndata: null\n", "holds no settings"),
-        ("kind: ConfigMap\ndata:\nkeep-alive: '1'\n", "keep-alive beside data: indent"),
+        ("kind: ConfigMap\ndata:\nkeep-alive: '1'\n", "keep-alive at the level of data: indent"),
         ("a: b: c\n", "not YAML: line 1: mapping values are not allowed"),
         ("kind: ConfigMap\ndata:\n\tkeep-alive: '75'\n", "not YAML: line 3: "),
         ("kind: ConfigMap\ndata:\n\tkeep-alive: '75'\n", "replace the tab"),
@@ -149,13 +149,13 @@ def test_what_holds_no_settings_is_refused_with_place_and_remedy(text: str | byt
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (f"{MAP}keep-alive: '300'\n", "'keep-alive' stands beside data"),
-        (f"{MAP}binaryData: {{keep-alive: MzAw}}\n", "'binaryData' stands beside data"),
+        (f"{MAP}keep-alive: '300'\n", "'keep-alive' is at the level of data"),
+        (f"{MAP}binaryData: {{keep-alive: MzAw}}\n", "'binaryData' is at the level of data"),
         ("config: {use-gzip: true}", "read from config"),
-        (f"kind: HelmRelease\nspec: {{values: {{controller: {{{CONFIG}}}}}, valuesFrom: [{{kind: Secret, name: s}}]}}", "valuesFrom: what it sets beside the map is not read: helm"),
-        (f"spec: {{source: {{helm: {{valuesObject: {{controller: {{{CONFIG}}}}}, valueFiles: [$v/a.yaml]}}}}}}", "valueFiles: what"),
-        ("spec: {source: {helm: {parameters: [{name: controller.config.use-gzip, value: x}], fileParameters: [{name: controller.config.hsts, path: a}]}}}", "fileParameters: what"),
-        (f"controller: {{{CONFIG}, addHeaders: {{X-A: b}}}}", "addHeaders: what it sets beside the map is not read"),
+        (f"kind: HelmRelease\nspec: {{values: {{controller: {{{CONFIG}}}}}, valuesFrom: [{{kind: Secret, name: s}}]}}", "valuesFrom: settings outside this map are not read: helm"),
+        (f"spec: {{source: {{helm: {{valuesObject: {{controller: {{{CONFIG}}}}}, valueFiles: [$v/a.yaml]}}}}}}", "valueFiles: settings"),
+        ("spec: {source: {helm: {parameters: [{name: controller.config.use-gzip, value: x}], fileParameters: [{name: controller.config.hsts, path: a}]}}}", "fileParameters: settings"),
+        (f"controller: {{{CONFIG}, addHeaders: {{X-A: b}}}}", "addHeaders: settings outside this map are not read"),
         (f"{PAGE}\n```yaml\na: b: c\n```\n", "a block of the page is passed over: not YAML: line 15"),
     ],
 )  # fmt: skip

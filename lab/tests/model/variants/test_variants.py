@@ -379,7 +379,7 @@ ON_IT = ("ingress-nginx",)
 KNOB = ("somaxconn-128",)
 OVERLAYS: list[tuple[Sequence[str], Sequence[str], dict[str, Any], str]] = [
     (("ingress-nginx", "nginx"), KNOB, {}, "resources: two baselines, ingress-nginx and nginx"),
-    (("ingress-nginx", "../base/nginx"), KNOB, {}, "a base beside the baseline 'ingress-nginx'"),
+    (("ingress-nginx", "../base/nginx"), KNOB, {}, "a base together with the baseline 'ingress-nginx'"),
     (ON_IT, (), {}, "components: none, so that it is its baseline 'ingress-nginx' again"),
     ((), (), {}, "resources: missing or empty"),
     (("ingress-ngin",), KNOB, {}, "there is no overlay or base 'ingress-ngin'\n  did you mean 'ingress-nginx'?"),
@@ -530,7 +530,7 @@ def test_a_root_may_hold_its_objects_itself(scratch: Path, overlay: Write) -> No
     (folder / "objects.yaml").write_text("")
     assert load_overlay("mine", scratch).resources == (folder,)
     (overlay("other", ["objects.yaml"], ["../../components/gzip-level-6"]) / "objects.yaml").write_text("")
-    with pytest.raises(UsageError, match="components: beside objects of its own"):
+    with pytest.raises(UsageError, match="components: together with objects of its own"):
         load_overlay("other", scratch)
 
 

@@ -323,7 +323,7 @@ def test_every_suite_is_drawn_without_a_run_too(
     assert "baseline (local, 6 blocks) made" in texts
     listed = [line["name"] for line in lines(figure) if line["showlegend"]]
     assert len(listed) == len(set(listed)) >= 3
-    nothing = [] if first == "yaxis" else ["nothing to show that can be told from 0"]
+    nothing = [] if first == "yaxis" else ["no difference from 0 to show"]
     assert layout["meta"] == {"runs": ["run-1"], "gaps": [*nothing, ABSENT.why]}
 
 

@@ -95,7 +95,7 @@ def test_levels_of_scatter_are_named_with_every_generation_and_exported() -> Non
     assert (one.variant, one.target, one.scheme) == ("baseline", "local", "slices")
     assert (one.bring_ups, one.generations) == (2, 2)
     assert one.repeat == pytest.approx(0.01) and one.bring_up == 0
-    with pytest.raises(UsageError, match="has no levels"):
+    with pytest.raises(UsageError, match="has no variance components"):
         list(yield_tables(made(), "levels", made().samples()))
     assert gauge_tables.variance_page(RunResult(made()).levels) == [] and "levels" not in make_result_json(
         RunResult(made())

@@ -288,7 +288,7 @@ def shell(*answers: str) -> Any:
 def test_a_clocks_offset_is_told_by_the_shortest_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     """Round trips of 40 and 10 ms, an hour apart: the middle of the shorter one, half of it as error; never without fractions."""
     here = iter([1000.0, 1000.04, 1001.0, 1001.01])
-    with pytest.raises(MeasuringError, match="does not tell its clock"):
+    with pytest.raises(MeasuringError, match="does not print its time"):
         measure_clock_offset(shell("4600.%N\n"))
     monkeypatch.setattr("lab.targets.cluster.client.time.time", lambda: next(here))
     found = measure_clock_offset(shell("4600.0\n", "4601.1\n"), tries=2)

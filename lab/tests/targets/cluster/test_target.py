@@ -362,7 +362,7 @@ def test_no_load_is_made_and_no_sample_good_without_the_lease(tmp_path: Path, mo
     with pytest.raises(LostError):
         made.counters()
     mute = Inside(lambda _: (1, "", "Connection refused"))
-    said = "pod ingress-lab/proxy-1: .*does not tell its handshakes: Connection refused"
+    said = "pod ingress-lab/proxy-1: .*does not report its handshakes: Connection refused"
     with pytest.raises(MeasuringError, match=said):
         system(Held(), mute, monkeypatch).counters()
     KIND.close()  # what was never opened is closed without a word
