@@ -116,7 +116,7 @@ def directives(context: Context, release: str, services: Collection[str]) -> Dir
     return Directives(
         main=main,
         events=events,
-        http=http,
+        http=[*http, *_render_snippets(objects, gateways)],
         upstream=[*([method] if method != "round_robin" else []), f"zone {{name}} {zone}"],
         after=[*keepalive, *after],
         location=["proxy_http_version 1.1", *_render_location(objects, gateways)],
@@ -160,6 +160,15 @@ def _read_proxy(context: Context) -> tuple[list[str], list[str], list[str], str]
                         log = f"log_format ngf_user_defined_log_format '{form}'; access_log /dev/stdout ngf_user_defined_log_format"
     http = ["sendfile on", "tcp_nopush on", http2, log, f"server_tokens {tokens}"]
     return [f"error_log stderr {level}", *main], http, [f"worker_connections {connections}"], zone
+
+
+def _render_snippets(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
+    for place, spec in _open_specs(objects, "SnippetsPolicy"):
+        with spec:
+            _refuse_partial(place, spec, "Gateway", gateways)
+            for snippet in spec.each("snippets", "context"):
+                snippet.choice("context", ("http",), remedy="the local target has snippets of this context alone")
+                yield snippet.need("value", "").strip().rstrip(";")
 
 
 def _render_location(objects: Objects, gateways: Collection[str]) -> Iterator[str]:
@@ -252,7 +261,9 @@ SYSTEM = ProxySystem(
     realise=realise,
     note="directive-equivalent: no control plane, endpoints change by a reload as its open-source nginx's do",
     by_tag=True,
-    kinds=frozenset({"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy"}),
+    kinds=frozenset(
+        {"NginxProxy", "UpstreamSettingsPolicy", "ProxySettingsPolicy", "ClientSettingsPolicy", "SnippetsPolicy"}
+    ),
     control=control,
     renew=make_signal_renewal(signal.SIGHUP),  # the signal of `nginx -s reload`
     passing=LOADER,

@@ -68,3 +68,24 @@ def test_envoys_own_route_timeout_of_15_s_ends_streams_and_without_it_none_is_cu
     assert own["cut"] == own["streams"] == 50
     assert own["cut_s"] == pytest.approx(15, abs=1)
     assert found["envoy+envoy-route-timeout-off", "streams"]["cut"] == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("variant", "baseline"),
+    [
+        ("tls+http2-max-concurrent-streams-8", "tls"),
+        ("envoy+gateway-tls++envoy-h2-streams-8", "envoy+gateway-tls"),
+        ("haproxy+gateway-tls++haproxy-h2-streams-8", "haproxy+gateway-tls"),
+    ],
+)
+def test_streams_beyond_a_proxys_number_for_a_connection_wait_until_others_end(
+    variant: str, baseline: str, tmp_path: Path
+) -> None:
+    """Of 20 on each connection, each of 4 s, 8 are opened at once, 8 more when these have ended, and then the last 4."""
+    found = outcomes(tmp_path, variant, "--sweep", "events-h2")
+    limited, free = found[variant, "streams"], found[baseline, "streams"]
+    assert limited["first_event_s"] == pytest.approx(3.6, abs=0.5)
+    assert limited["first_event_max_s"] == pytest.approx(7.2, abs=0.7)
+    assert (free["first_event_max_s"] or 9) < 1
+    assert [limited["cut"], limited["not_opened"]] == [0, 0]

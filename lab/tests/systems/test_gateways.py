@@ -319,6 +319,14 @@ def test_a_policy_for_something_else_and_an_unknown_release_are_refused() -> Non
     assert "2.4.0" in error.value.remedy
 
 
+def test_a_snippet_for_ngf_is_written_where_it_belongs_and_one_for_another_context_is_refused() -> None:
+    items = manifests("nginx-ngf+nginx-ngf-h2-streams-8")
+    assert "\n    http2_max_concurrent_streams 8;\n" in realised(items).files[NGINX]
+    find(items, "SnippetsPolicy")["spec"]["snippets"][0]["context"] = "http.server"
+    with pytest.raises(UsageError, match=r"snippets\[http.server\].context: expected http, got 'http.server'"):
+        realised(items)
+
+
 @pytest.fixture
 def real() -> None:
     """With the programs themselves."""

@@ -20,6 +20,7 @@ import (
 	"math/bits"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -129,26 +130,49 @@ func parse() (options, error) {
 	return asked, nil
 }
 
-// transports returns one transport for all connections of HTTP/1.1, and one for each connection of HTTP/2.
-func transports(asked options) []*http.Transport {
+// connection sends requests one after the other where several share it: Go's library counts those that wait for the server's
+// number of streams among the open ones, so that from some number on none of them would ever be sent.
+type connection struct {
+	*http.Transport
+	turn chan struct{}
+}
+
+// open sends a request once the one before is on its way, and returns the answer.
+func (held connection) open(request *http.Request) (*http.Response, error) {
+	if cap(held.turn) == 0 {
+		return held.RoundTrip(request)
+	}
+	select {
+	case held.turn <- struct{}{}:
+	case <-request.Context().Done():
+		return nil, request.Context().Err()
+	}
+	sent := sync.OnceFunc(func() { <-held.turn })
+	defer sent()
+	trace := &httptrace.ClientTrace{WroteHeaders: sent}
+	return held.RoundTrip(request.WithContext(httptrace.WithClientTrace(request.Context(), trace)))
+}
+
+// connections returns one transport for all connections of HTTP/1.1, and one for each connection of HTTP/2.
+func connections(asked options) []connection {
 	count := asked.connections
 	if asked.protocol == "h1" {
 		count = 1
 	}
-	made := make([]*http.Transport, count)
+	made := make([]connection, count)
 	for number := range made {
 		protocols := new(http.Protocols)
 		protocols.SetHTTP1(asked.protocol == "h1")
 		protocols.SetHTTP2(asked.protocol == "h2")
 		protocols.SetUnencryptedHTTP2(asked.protocol == "h2c")
-		made[number] = &http.Transport{
+		made[number] = connection{turn: make(chan struct{}, min(asked.streams-1, 1)), Transport: &http.Transport{
 			Protocols:           protocols,
 			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true, ServerName: asked.host},
 			DisableCompression:  true,
 			DialContext:         (&net.Dialer{Timeout: asked.timeout}).DialContext,
 			TLSHandshakeTimeout: asked.timeout,
 			HTTP2:               &http.HTTP2Config{StrictMaxConcurrentRequests: true},
-		}
+		}}
 	}
 	return made
 }
@@ -239,7 +263,7 @@ func (line *row) note(sent int64, arrived, began time.Time) {
 }
 
 // hold opens one stream and hears it.
-func hold(ctx context.Context, asked options, transport *http.Transport, began time.Time) (*row, string) {
+func hold(ctx context.Context, asked options, held connection, began time.Time) (*row, string) {
 	line := &row{Opened: time.Since(began).Microseconds()}
 	defer func() { line.Ended = time.Since(began).Microseconds() }()
 	url := fmt.Sprintf("%s?count=%d&every_us=%d&size=%d&hold_us=%d&nth=%d", asked.url, asked.count,
@@ -251,7 +275,7 @@ func hold(ctx context.Context, asked options, transport *http.Transport, began t
 	}
 	request.Host = cmp.Or(asked.host, request.Host)
 	request.Header.Set("Accept", "text/event-stream")
-	response, err := transport.RoundTrip(request)
+	response, err := held.open(request)
 	if err != nil {
 		line.fail(refused, kindOf(err), "refused: "+err.Error())
 		return line, ""
@@ -306,15 +330,15 @@ func wake(asked options) {
 	ctx, stop := context.WithTimeout(context.Background(), opening)
 	defer stop()
 	asked.count = 0
-	transport := transports(asked)[0]
-	defer transport.CloseIdleConnections()
-	hold(ctx, asked, transport, time.Now())
+	one := connections(asked)[0]
+	defer one.CloseIdleConnections()
+	hold(ctx, asked, one, time.Now())
 }
 
 func run(asked options) report {
 	wake(asked)
 	began := time.Now()
-	made, many := transports(asked), asked.connections*asked.streams
+	made, many := connections(asked), asked.connections*asked.streams
 	over, end := max(opening, time.Duration(many)*apart), began.Add(asked.duration)
 	ctx, stop := context.WithDeadline(context.Background(), end.Add(over+asked.hold+asked.timeout))
 	defer stop()

@@ -40,6 +40,12 @@ def test_a_new_knob_takes_sweep_and_metric_of_one_that_sets_the_same_key_but_not
     assert made.hypothesis == "In sweep quick, CPU per request changes against the shipped keep-alive-requests."
 
 
+def test_the_number_of_streams_on_a_connection_is_measured_by_more_streams_over_tls(manifests: Path) -> None:
+    found, _ = knobs(manifests, {"http2-max-concurrent-streams": "4"})
+    (owned,) = found.values()
+    assert (owned.root, owned.knob.sweep) == ("tls", load_knob("http2-max-concurrent-streams-8").sweep)
+
+
 def configmap(manifests: Path, name: str = "ingress-nginx") -> dict[str, str]:
     """What a variant's has; the baseline's: defaults of 1.15.1, written out."""
     objects = load_variant(name, manifests).manifests
