@@ -273,7 +273,8 @@ def print_plan(
     from lab.report.plan import describe_plan
 
     manifests = {name: variant.manifests for name, variant in prepared.variants.items()}
-    print_plan_lines(talk, describe_plan(prepared.record, manifests, prepared.to_probe, done, may_be_less, full=full))
+    for head, text in describe_plan(prepared.record, manifests, prepared.to_probe, done, may_be_less, full=full):
+        print_plan_line(talk, head, text)
     talk.print()
 
 

@@ -141,6 +141,18 @@ def make_load(point: LoadPoint, endpoint: Endpoint, timed: bool = True) -> Gener
     )
 
 
+def refuse_point(used: Generator, point: LoadPoint, endpoint: Endpoint) -> str | None:
+    """Return the reason why a load generator cannot make the load of a load point; None if it can.
+
+    Args:
+        used: The load generator.
+        point: The load point of a sweep.
+        endpoint: The address of the system under load.
+
+    """
+    return used.refusal(make_load(point, endpoint))
+
+
 def choose(
     name: str, load: GeneratorLoad, installed: Callable[[Generator], Installed | None] = find
 ) -> tuple[Generator, Installed, str | None]:

@@ -292,8 +292,8 @@ def refuse_loads(
     """
     for variant, by_point in endpoints.items():
         for point in points:
-            used, load = chosen[point.name].generator, generators.make_load(point, by_point[point.name])
-            if refusal := used.refusal(load):
+            used = chosen[point.name].generator
+            if refusal := generators.refuse_point(used, point, by_point[point.name]):
                 fault = f"{used.name} cannot make this load on '{variant}': {refusal}"
                 raise UsageError(f"point {point.name}", fault, "choose another sweep, or measure the others without it")
 
