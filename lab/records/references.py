@@ -214,22 +214,25 @@ def describe_boot(run: RunStore) -> str:
     if top not in folder.parents:
         return ""
     reference = folder if folder.parent == top else folder.parent
-    facts, count = run.record.facts, len(boot_folders(reference))
-    processor = ", ".join(filter(None, [facts.get("cpu", ""), facts.get("cpu_model", "")]))
     if folder.name.startswith(ELSEWHERE):
         first = RunStore.open(str(reference)).record
         differences = "; ".join(list_foreign_facts(first, run.record))
         return f"{describe_machine(run.record)}: a run from elsewhere, pooled with no other one; {reference.name} / this run: {differences}"
-    boot = f"one boot ({processor}; {run.record.created_at[:10]})"
+    count = len(boot_folders(reference))
+    boot = f"one boot ({describe_processor(run.record)}; {run.record.created_at[:10]})"
     all_boots = f", of {format_boots(count)} that {reference.name} has" if count > 1 else ""
     return f"{boot}{all_boots}: every interval here is of that boot alone"
 
 
 def describe_machine(record: RunRecord) -> str:
     """Return a text about the machine of a run: `8 CPUs, AMD EPYC 9B14, AuthenticAMD family 25 model 17 (2026-12-01)`."""
-    facts = record.facts
-    parts = (f"{facts['cpus']} CPUs" if "cpus" in facts else "", facts.get("cpu", ""), facts.get("cpu_model", ""))
-    return f"{', '.join(filter(None, parts))} ({record.created_at[:10]})"
+    cpus = f"{record.facts['cpus']} CPUs" if "cpus" in record.facts else ""
+    return f"{', '.join(filter(None, [cpus, describe_processor(record)]))} ({record.created_at[:10]})"
+
+
+def describe_processor(record: RunRecord) -> str:
+    """Return the name of a run's processor, and its model if it is known: `AMD EPYC, AuthenticAMD family 25 model 17`."""
+    return ", ".join(filter(None, [record.facts.get("cpu", ""), record.facts.get("cpu_model", "")]))
 
 
 def list_foreign_facts(first: RunRecord, added: RunRecord) -> list[str]:
@@ -292,9 +295,9 @@ def refuse_other_design(runs: Sequence[RunStore], added: RunStore, name: str, re
     """Raise an error if a run cannot be added to a reference as one more boot, because it measures something else.
 
     Its sweep (list of loads), its arms (variants, with their baselines and manifests), its load points and its generators
-    must be those of the reference's first run. Target and programs are equal already (`list_foreign_facts`). Each arm must be measured as in that run, solo or in a pair
-    (two variants at once). The added run may lack some arms and points. Facts that a boot itself can change (kernel,
-    processor, memory) may differ.
+    must be those of the reference's first run. Target and programs are equal already (`list_foreign_facts`). Each arm must
+    be measured as in that run, solo or in a pair (two variants at once). The added run may lack some arms and points. Facts
+    that a boot itself can change (kernel, processor, memory) may differ.
 
     Args:
         runs: The runs of the reference, the first one first.

@@ -166,7 +166,7 @@ def judge_usage(
         in_turns: Whether the sample ran in time slices, alternating with another system.
 
     """
-    used = accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
+    used = _accumulate_sample(usage)
     return judge_sample(point, used, requests, loaded_s, in_turns)
 
 
@@ -184,7 +184,7 @@ def judge_restart(usage: pl.DataFrame, requests: int, loaded_s: float) -> Steadi
         None if no process of the proxy ended between two observations, or if the backend was not observed.
 
     """
-    used = accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
+    used = _accumulate_sample(usage)
     source, seconds, total = _split_into_seconds(used, loaded_s)
     processes = usage.filter((pl.col("role") == "proxy") & pl.col("tid").is_null()).group_by("pid")
     last_s = processes.agg(pl.col("t_s").max())["t_s"].min()
@@ -272,6 +272,10 @@ def _invalidate_unsteady(sample: Sample, moved: Mapping[tuple[int, int, int], Sa
 
 
 # -- a usage table as seconds ------------------------------------------------------------------------------
+
+
+def _accumulate_sample(usage: pl.DataFrame) -> CumulativeUsage:
+    return accumulate_usage(usage.select(pl.lit("").alias("sample"), *COLUMNS)).get("", {})
 
 
 def accumulate_usage(usage: pl.DataFrame) -> dict[str, CumulativeUsage]:

@@ -24,7 +24,7 @@ from lab.model.metrics import find_metric
 from lab.model.names import BRING_UP_S
 from lab.model.run import RunRecord
 from lab.model.sweeps import find_control
-from lab.records.references import list_boots
+from lab.records.references import describe_processor, list_boots
 from lab.report.grid import Notes, Part, make_sentence, make_text_table
 from lab.stats.boots import OverBoots, compute_standard_error, estimate_over_boots, format_boots
 from lab.stats.units import format_percent, format_size
@@ -371,8 +371,7 @@ def make_lengths_page(runs: Sequence[Evidence]) -> list[Part]:
         changes.append(long.estimate.effect - short.estimate.effect)
         both = [compute_standard_error(effect.sd, effect.n) or 0.0 for effect in (short.estimate, long.estimate)]
         errors.append(hypot(*both))
-        facts = boot.run.record.facts
-        processor = ", ".join(filter(None, [facts["cpu"], facts.get("cpu_model", "")]))
+        processor = describe_processor(boot.run.record)
         processors.add(processor)
         label = f"{len(rows) + 1}: {processor}; {boot.run.record.created_at[:10]}"
         rows.append((label, format_difference(short), format_difference(long), format_percent(changes[-1])))

@@ -108,21 +108,23 @@ _YES: Arguments = {
         "help": "do not ask before the cloud's command runs, which costs money; for scripts",
     }
 }
+
+
+def _make_cloud(name: str, about: str) -> Provider:
+    """Return the provider whose clusters the script `name` of this folder creates and removes in a cloud.
+
+    Args:
+        name: The file name of the script.
+        about: The environment and the cloud's tool, for --help.
+
+    """
+    up, down = (partial(_run_script, name, verb) for verb in ("up", "down"))
+    return Provider(f"{about} (costs money; asks first)", up, down, up_takes=_YES, down_takes=_YES)
+
+
 PROVIDERS: Mapping[str, Provider] = {
-    "doks": Provider(
-        "the published DigitalOcean environment, by doctl (costs money; asks first)",
-        partial(_run_script, "doks", "up"),
-        partial(_run_script, "doks", "down"),
-        up_takes=_YES,
-        down_takes=_YES,
-    ),
-    "eks-a1": Provider(
-        "the published AWS environment with A1 machines, by eksctl (costs money; asks first)",
-        partial(_run_script, "eks-a1", "up"),
-        partial(_run_script, "eks-a1", "down"),
-        up_takes=_YES,
-        down_takes=_YES,
-    ),
+    "doks": _make_cloud("doks", "the published DigitalOcean environment, by doctl"),
+    "eks-a1": _make_cloud("eks-a1", "the published AWS environment with A1 machines, by eksctl"),
     "kind": Provider(
         "a cluster of containers on this machine, made by kind; needs Docker and about 6 GB",
         _up_kind,
